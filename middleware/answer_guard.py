@@ -87,9 +87,8 @@ class _Fault:
         if self.kind == "cut":
             return "[The answer was cut off at the limit of output tokens.]"
         what = "gave no answer" if self.kind == "empty" else "made a call that could not be read"
-        return (
-            f"[The model {what}, {times} times in a row.]" if times > 1 else f"[The model {what}.]"
-        )
+        often = f", {times} times in a row" if times > 1 else ""
+        return f"[The model {what}{often}.]"
 
 
 class AnswerGuardMiddleware(PayloadFree[AgentState]):
@@ -202,9 +201,8 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
             next_request = request.override(messages=messages)
         if not failed:
             return response
-        set_reason(
-            f"asked again {plural(len(failed), 'time')}, the last for {failed[-1]['reason']}"
-        )
+        reason = failed[-1]["reason"]
+        set_reason(f"asked again {plural(len(failed), 'time')}, the last for {reason}")
         if text_so_far:
             content: object = f"{text_so_far}{message.text}"
             if isinstance(message.content, list):

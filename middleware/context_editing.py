@@ -299,18 +299,15 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
                 return None
             overflow_edits.update(cleared_results)
             count = sum(isinstance(message, ToolMessage) for message in cleared_results.values())
-            with_hint = {
-                m.id: m for m in with_hints(list(cleared_results.values()), self._tool(inner))
-            }
+            hints = with_hints(list(cleared_results.values()), self._tool(inner))
+            with_hint = {message.id: message for message in hints}
             smaller = [with_hint.get(message.id, message) for message in inner.messages]
             return smaller, f"cleared {plural(count, 'tool result')}"
 
         is_edited = bool(last_edits) or messages is not original
         visible = with_hints(messages, self._tool(request)) if is_edited else messages
-        edited_request = (
-            request if visible is request.messages else request.override(messages=visible)
-        )
-        response: ModelResponse = yield from call_recovering(edited_request, clear=free)
+        edited = request if visible is request.messages else request.override(messages=visible)
+        response: ModelResponse = yield from call_recovering(edited, clear=free)
         if not overflow_edits and messages is earlier and (self.keep_thread or not last_edits):
             return response
         # Messages that the thread does not hold are for this call only, and so is their order.
@@ -322,9 +319,8 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         if self.keep_thread:
             edits = recorded_edits(before, changed, removed_ids)
             return with_update(request, response, {"context_edits": {self.name: edits}})
-        update: dict[str, object] = {
-            "messages": [*changed, *(RemoveMessage(id=id_) for id_ in removed_ids)]
-        }
+        removals = [RemoveMessage(id=id_) for id_ in removed_ids]
+        update: dict[str, object] = {"messages": [*changed, *removals]}
         if last_edits:  # by an instance that kept the thread
             update["context_edits"] = {self.name: ContextEdits(changed=[], removed=[])}
         return with_update(request, response, update)
@@ -350,14 +346,13 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
             new_messages: object = draft if result is None else result
             if isinstance(new_messages, list) and _is_same(new_messages, messages):
                 continue
-            if not isinstance(new_messages, list | tuple) or not all(
-                isinstance(message, BaseMessage) for message in new_messages
-            ):
+            several: Any = new_messages if isinstance(new_messages, list | tuple) else [None]
+            if not all(isinstance(message, BaseMessage) for message in several):
                 raise TypeError(
                     f"{type(edit).__name__}.apply must return messages or None, "
                     f"got {new_messages!r}."
                 )
-            messages = list(new_messages)
+            messages = list(several)
         if messages is original or _is_same(messages, original):
             return original
         count, count_before = (sum(map(_is_cleared_result, some)) for some in (messages, original))

@@ -301,9 +301,8 @@ class GuardMiddleware(PayloadFree[AgentState]):
         """Ask the model for an answer that leaves when it is checked."""
         inspection = _Inspection(self._check, self._text)
         try:
-            response: ModelResponse = yield request.wrapped(
-                partial(stream_through, flow=inspection.checked)
-            )
+            flow = partial(stream_through, flow=inspection.checked)
+            response: ModelResponse = yield request.wrapped(flow)
         except OutputError as error:  # the text in its place has no structure
             if inspection.objection is None or error.ai_message is None:
                 raise
@@ -333,10 +332,8 @@ class GuardMiddleware(PayloadFree[AgentState]):
             usage = reduce(add_usage, named) if named else None
             record = {"fault": "blocked", "reason": reason, "usage_metadata": usage}
             metadata["failed_answers"] = [record]
-        kwargs = {"lc_source": _SOURCE}
-        message = AIMessage(
-            self._text(reason), response_metadata=metadata, additional_kwargs=kwargs
-        )
+        text, kwargs = self._text(reason), {"lc_source": _SOURCE}
+        message = AIMessage(text, response_metadata=metadata, additional_kwargs=kwargs)
         return ModelResponse([message])
 
     def _refused(self, call: Any, what: str, reason: str) -> ToolMessage:

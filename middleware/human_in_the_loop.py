@@ -218,9 +218,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if isinstance(interrupt_on, ToolPolicy):
             self.policy = interrupt_on
         elif isinstance(interrupt_on, Mapping):
-            configs = {
-                tool: copied(config) for tool, config in interrupt_on.items() if config is not False
-            }
+            configs = {tool: copied(c) for tool, c in interrupt_on.items() if c is not False}
             asks = {tool: rule_of(tool, config) for tool, config in configs.items()}
             self.policy = ToolPolicy(*asks.values(), Rule("*", "allow"))
             interrupt_on = {
@@ -262,11 +260,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             ordering = replace(ordering, requires=(*ordering.requires, "FlowGuardMiddleware"))
         # A subclass with its own hook decides there what is asked about, so `around_tool` does not
         # ask.
-        hooks = {type(self).after_model, type(self).aafter_model}
-        base = HumanInTheLoopMiddleware
-        self._chooses_calls = interrupt_mode == "batched" and (
-            hooks != {base.after_model, base.aafter_model}
-        )
+        hooks, base = {type(self).after_model, type(self).aafter_model}, HumanInTheLoopMiddleware
+        overrides = hooks != {base.after_model, base.aafter_model}
+        self._chooses_calls = interrupt_mode == "batched" and overrides
         if interrupt_mode == "per_call":
             # A limit further in would refuse calls after people have decided about them.
             ordering = replace(ordering, after=(*ordering.after, "ToolCallLimitMiddleware"))
@@ -329,9 +325,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                 return False
         return False
 
-    def _review_turn(
-        self, state: AgentState, runtime: Runtime[Any]
-    ) -> Flow[dict[str, object] | None]:
+    def _review_turn(self, state: AgentState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
         tools = get_tools()
         message, tail = last_turn(state["messages"])
         if self.interrupt_mode != "batched" or message is None:
@@ -359,11 +353,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             return None
         store = approval_store(runtime.store)
         covered_ids = yield from covered_calls(questions, store)
-        questions = [
-            (request, rule)
-            for request, rule in questions
-            if request.tool_call["id"] not in covered_ids
-        ]
+        questions = [pair for pair in questions if pair[0].tool_call["id"] not in covered_ids]
         if not questions:
             return None
         reviews = [self._review_of(request, rule, store) for request, rule in questions]
@@ -375,10 +365,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         judge_one, decisions = self._judge_of(requests), None
         while decisions is None:
             decisions = _ask_reviewer(question, judge_one)
-        call_decisions = [
-            (r.tool_call, decision) for r, decision in zip(requests, decisions, strict=True)
-        ]
-        edits, results = split_decisions(call_decisions)
+        calls = [request.tool_call for request in requests]
+        edits, results = split_decisions(list(zip(calls, decisions, strict=True)))
         digests = {}
         for (request, rule), decision in zip(questions, decisions, strict=True):
             call = request.tool_call
@@ -539,10 +527,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
         Another call of the same tool by the same rule is what those who decide were asked about.
         """
-        new = self.policy.rule_for(new_request)
-        return new.action == "allow" or (
-            new == rule and new_request.tool_call["name"] == call["name"]
-        )
+        new, name = self.policy.rule_for(new_request), new_request.tool_call["name"]
+        return new.action == "allow" or (new == rule and name == call["name"])
 
     def _judge_of(self, requests: Sequence[ToolCallRequest]) -> Judge:
         by_id = {str(request.tool_call["id"]): request for request in requests}
@@ -551,12 +537,11 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             if not is_about(call, decision):
                 return Judgement(dict(decision), None)  # the call is asked about again
             request = by_id[call.id]
-            tools = {tool.name: tool for tool in request.runtime.tools}
-            if request.tool is not None:
-                tools[request.tool.name] = request.tool
-            return judge(
-                call, decision, tools, lambda edit: [self.policy.rule_for(_edited(request, edit))]
-            )
+
+            def rules(edit: ToolCall) -> list[Rule]:
+                return [self.policy.rule_for(_edited(request, edit))]
+
+            return judge(call, decision, _tools_of(request), rules)
 
         return judge_one
 
@@ -570,9 +555,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             description = f"{self.description_prefix}\n\nTool: {call['name']}\nArgs: {args}"
         elif not isinstance(description, str):
             description = description(call, request.state, request.runtime)
-        description = "\n".join(
-            filter(None, (description, rule.reason, _seen_by(request, rule), objection))
-        )
+        texts = (description, rule.reason, _seen_by(request, rule), objection)
+        description = "\n".join(filter(None, texts))
         action = ActionRequest(
             name=call["name"],
             args=call["args"],
@@ -580,9 +564,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             tool_call_id=call["id"],
             digest=call_digest(call, request.tool),
         )
-        config = ReviewConfig(
-            action_name=call["name"], allowed_decisions=list(rule.allowed_decisions)
-        )
+        allowed = list(rule.allowed_decisions)
+        config = ReviewConfig(action_name=call["name"], allowed_decisions=allowed)
         if rule.args_schema is not None:
             config["args_schema"] = dict(rule.args_schema)
         if rule.reviewers:
@@ -603,12 +586,14 @@ def _denied(call: ToolCall, *reasons: str) -> ToolMessage:
     return error_result(call, _DENIAL.format(name=call["name"], reason=reason))
 
 
+def _tools_of(request: ToolCallRequest) -> dict[str, BaseTool]:
+    """The tools of an agent by name. If a layer has replaced one, that of the request counts."""
+    tools = request.runtime.tools
+    return {tool.name: tool for tool in (*tools, request.tool) if tool is not None}
+
+
 def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
-    tools = {tool.name: tool for tool in request.runtime.tools}
-    # A layer may have replaced the agent's tool: then that of the request counts.
-    if request.tool is not None:
-        tools[request.tool.name] = request.tool
-    return replace(request, tool_call=edit, tool=tools.get(edit["name"]))
+    return replace(request, tool_call=edit, tool=_tools_of(request).get(edit["name"]))
 
 
 # A graph, because its interrupts are counted apart from those of the task.

@@ -159,10 +159,8 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         if (message := self._final_message(thread, run)) is None:
             return None
         # Providers refuse a history in which a call has no result.
-        return {
-            "messages": [*results_of_pending_calls(state["messages"]), message],
-            "jump_to": "end",
-        }
+        messages = [*results_of_pending_calls(state["messages"]), message]
+        return {"messages": messages, "jump_to": "end"}
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Count and make the call; a call at the limit that bypassed `before_model` is not made."""

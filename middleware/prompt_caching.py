@@ -190,9 +190,7 @@ def message_marks(request: ModelRequest[Any]) -> list[int]:
 def _as_blocks(content: Any) -> list[Any]:
     if isinstance(content, str):
         content = [content]
-    return [
-        {"type": "text", "text": block} if isinstance(block, str) else block for block in content
-    ]
+    return [{"type": "text", "text": b} if isinstance(b, str) else b for b in content]
 
 
 def _can_be_marked(block: Mapping[str, object]) -> bool:

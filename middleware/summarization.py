@@ -464,14 +464,12 @@ class _Call:
     ) -> None:
         self._owner = owner.name
         self.keep_thread = keep_thread
-        messages = with_summaries(request)
-        self.request = (
-            request if messages is request.messages else request.override(messages=messages)
-        )
+        self.request = self._original = request
+        if (messages := with_summaries(request)) is not request.messages:
+            self.request = request.override(messages=messages)
         self.left_out: list[list[int]] = []  # the numbers of messages that no summary includes
         self.update: dict[str, object] = {}
         self.done = ""  # for the decision log
-        self._original = request
         self._removed_ids: list[str] = []  # ids of messages of the thread
 
     @cached_property
@@ -558,11 +556,8 @@ class _Call:
         thread: Sequence[AnyMessage] = self._original.state.get("messages", ())
         until = {id_ for summary in summaries for id_ in summary["until"]}
         end = max((at for at, message in enumerate(thread, 1) if message.id in until), default=0)
-        visible_ids = {message.id for message in self.request.messages}
-        hidden = (
-            m for m in thread[:end] if m.id not in visible_ids and m.id not in self._removed_ids
-        )
-        return [message.id for message in hidden if message.id]
+        others = {message.id for message in self.request.messages}.union(self._removed_ids)
+        return [message.id for message in thread[:end] if message.id and message.id not in others]
 
     def _note(self, last: int) -> str:
         """Note to the model about the messages that a summary replaces."""

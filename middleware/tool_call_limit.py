@@ -462,14 +462,13 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
     limits_in_order = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
     result: Refusals = {}
     for call in calls:
-        limit = next(
-            (limit for limit in limits_in_order if limit.refuses(call["name"], counts)), None
-        )
-        if limit is not None:
-            result[call["id"]] = limit, limit.used(counts)
-            continue
-        counts = {
-            key: add_counts(counts.get(key) or {}, {call["name"]: 1})
-            for key in (_THREAD_COUNTS, _RUN_COUNTS)
-        }
+        for limit in limits_in_order:
+            if limit.refuses(call["name"], counts):
+                result[call["id"]] = limit, limit.used(counts)
+                break
+        else:
+            counts = {
+                key: add_counts(counts.get(key) or {}, {call["name"]: 1})
+                for key in (_THREAD_COUNTS, _RUN_COUNTS)
+            }
     return result

@@ -437,9 +437,7 @@ def _texts(content: Any) -> Iterator[str]:
 
 def is_media(block: object) -> bool:
     """Return True if a block holds something that is not text: an image, for example."""
-    return isinstance(block, dict) and (
-        block.get("type") in _MEDIA or not _MEDIA.isdisjoint(block.keys())
-    )
+    return isinstance(block, dict) and not _MEDIA.isdisjoint({block.get("type"), *block})
 
 
 def text_size(message: BaseMessage) -> int:

@@ -114,6 +114,5 @@ def checked_text(owner: str, argument: str, text: object) -> str:
     """The return value of a user's function, which must be a string."""
     if isinstance(text, str):
         return text
-    raise TurnError(
-        f"{owner} {argument}", f"must return a str, got {type(text).__name__}.", "Return a str."
-    )
+    reason = f"must return a str, got {type(text).__name__}."
+    raise TurnError(f"{owner} {argument}", reason, "Return a str.")

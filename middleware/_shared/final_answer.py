@@ -94,9 +94,7 @@ def final_response(
         or message.status != "error"
         or _is_about_structured_output(message)
     ]
-    answered_ids = {
-        message.tool_call_id for message in messages if isinstance(message, ToolMessage)
-    }
+    answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
     result = [_without_open_calls(message, answered_ids, reason) for message in messages]
     has_lost_calls = any(map(is_not, messages, result))
     owes_structured = request.response_format is not None and response.structured_response is None

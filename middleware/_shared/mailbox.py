@@ -118,9 +118,8 @@ class Mailbox:
         stored = yield from self._read({**self._place, "checkpoint_id": _CHECKPOINT_ID})
         if stored is None:
             return None
-        entries = [
-            Entry(task, kind, **fields) for task, kind, fields in stored.pending_writes or ()
-        ]
+        writes = stored.pending_writes or ()
+        entries = (Entry(task, kind, **fields) for task, kind, fields in writes)
         return sorted(entries, key=lambda entry: (entry.number, entry.id))
 
     def post(
@@ -132,9 +131,8 @@ class Mailbox:
             # Several senders may do this at once: they store the same.
             checkpoint = {**empty_checkpoint(), "id": _CHECKPOINT_ID}
             metadata = {"source": "update", "step": -1, "parents": {}}
-            yield Invoke(
-                Method(self.saver, "put"), ({"configurable": place}, checkpoint, metadata, {})
-            )
+            arguments: Any = ({"configurable": place}, checkpoint, metadata, {})
+            yield Invoke(Method(self.saver, "put"), arguments)
         id = id or str(uuid6())
         number = 1 + max((entry.number for entry in entries or ()), default=0)
         fields: dict[str, object] = {"number": number, "after": after}

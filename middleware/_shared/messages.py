@@ -110,9 +110,8 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
     # OpenAI's integration keeps the calls here as the provider has sent them.
     if isinstance(raw.get("tool_calls"), list):
         raw = {**raw, "tool_calls": [emptied(call) for call in raw["tool_calls"]]}
-    return message.model_copy(
-        update={"tool_calls": calls, "content": content, "additional_kwargs": raw}
-    )
+    update = {"tool_calls": calls, "content": content, "additional_kwargs": raw}
+    return message.model_copy(update=update)
 
 
 def _without_input(call: dict[str, object]) -> dict[str, object]:
@@ -147,11 +146,9 @@ def tool_names(
     return frozenset(names)
 
 
-def error_result(call: Call, content: str | list[Any], **fields: Any) -> ToolMessage:
+def error_result(call: Call, content: str | list[Any], **more: Any) -> ToolMessage:
     """The result of a call that failed or did not run, for the model to read."""
-    return ToolMessage(
-        content, tool_call_id=call["id"], name=call["name"], status="error", **fields
-    )
+    return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status="error", **more)
 
 
 def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> list[AnyMessage]:
@@ -217,16 +214,16 @@ def follows_up(state: Mapping[str, Any]) -> bool:
 
 def results_in(result: object) -> list[ToolMessage]:
     """The results in what a tool layer returns: a message, a Command, or a list of these."""
-    found: list[Any] = []
+    parts: list[Any] = []
     for part in result if isinstance(result, list) else [result]:
         if not isinstance(part, Command):
-            found.append(part)
+            parts.append(part)
             continue
         # LangGraph also takes an update as a list of pairs.
         update = part.update.items() if isinstance(part.update, Mapping) else part.update or ()
         written = (value for key, value in update if key == "messages")
-        found += chain.from_iterable(v if isinstance(v, list) else [v] for v in written)
-    return [message for message in found if isinstance(message, ToolMessage)]
+        parts += chain.from_iterable(v if isinstance(v, list) else [v] for v in written)
+    return [message for message in parts if isinstance(message, ToolMessage)]
 
 
 def ends_run(state: Mapping[str, Any]) -> bool:
@@ -244,9 +241,7 @@ def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage
     """Results for the calls of the last turn that have none because the run ends."""
     message, tail = last_turn(messages)
     answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    calls: list[Call] = []
-    if message:
-        calls = [*message.tool_calls, *message.invalid_tool_calls]
+    calls: list[Call] = [*message.tool_calls, *message.invalid_tool_calls] if message else []
     return [
         error_result(call, f"The run ended, and this call has no result. {UNKNOWN_OUTCOME}")
         for call in calls

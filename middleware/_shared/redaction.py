@@ -161,10 +161,7 @@ def detect_url(content: str) -> list[PIIMatch]:
         if start >= offset and (match := _ADDRESS.match(content, address)):
             # Without the punctuation that ends the sentence; paired brackets belong to the URL.
             url, offset = match[0], match.end()
-            open_brackets = {
-                ")": url.count("(") - url.count(")"),
-                "]": url.count("[") - url.count("]"),
-            }
+            open_brackets = {end: url.count(start) - url.count(end) for start, end in ("()", "[]")}
             while offset > address and (last := content[offset - 1]) in ".,;:!?'*_)]":
                 if open_brackets.get(last, -1) >= 0:
                     break
@@ -327,9 +324,8 @@ def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
         before, after = max(0, start - 1), end + 3
         # By default, phonenumbers gives up after 65,535 tries, and would pass the rest of a long
         # text.
-        for match in phonenumbers.PhoneNumberMatcher(
-            content[before:after], region, max_tries=maxsize
-        ):
+        text = content[before:after]
+        for match in phonenumbers.PhoneNumberMatcher(text, region, max_tries=maxsize):
             # "(+1 650 253 0000)" is found without its closing bracket: leave out the opening one.
             whole = ")" in match.raw_string or not match.raw_string.startswith("(")
             spans.append((before + match.start + (not whole), before + match.end))

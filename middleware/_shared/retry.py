@@ -240,12 +240,10 @@ def retry_after(error: Exception) -> float:
         except ValueError:
             try:
                 # The header may also be a date (RFC 9110, 10.2.3).
-                until = parsedate_to_datetime(value)
+                date = parsedate_to_datetime(value)
             except ValueError:
                 continue
-            seconds = (
-                until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)
-            ).total_seconds()
+            seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
         # A header may also say "nan" or "inf".
         if isfinite(seconds) and seconds > 0:
             return seconds

@@ -44,11 +44,10 @@ def remember_approval(
         return
     call, thread = request.tool_call, thread_of(request)
     caller = caller_of(request.state["messages"], call["id"])
+    source = [caller.id] if caller else []
     # The id is the same if the node runs again after a pause, so that the approval is kept once.
     approval = StandingApproval(
-        id=digest(
-            thread, [caller.id] if caller else [], call["id"], call_digest(call, request.tool)
-        )[:16],
+        id=digest(thread, source, call["id"], call_digest(call, request.tool))[:16],
         tool=call["name"],
         schema=tool_digest(request.tool),
         args=call["args"],

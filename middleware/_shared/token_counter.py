@@ -122,8 +122,7 @@ class _ToolSchemas:
                 continue
             text = self._texts.get(tool)
             if text is None:
-                text = json.dumps(convert_to_openai_tool(tool), default=str)
-                self._texts.add(tool, text)
+                text = self._texts.add(tool, json.dumps(convert_to_openai_tool(tool), default=str))
             texts.append(text)
         # The same object for the same texts, so that its count stays in the cache.
         if texts != last_texts:

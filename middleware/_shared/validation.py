@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_core.messages import ToolCall
 from langchain_core.tools import BaseTool
@@ -25,15 +25,13 @@ def copied(value: T) -> T:
     >>> kept
     [{'tokens': 4000}]
     """
-    container: Any = value
-    kind: Any = type(value)
     copy: Any = value
+    kind: Any = type(value)
     if kind is dict:
-        copy = {key: copied(item) for key, item in container.items()}
+        copy = {key: copied(item) for key, item in copy.items()}
     elif kind in (list, tuple, set):
-        copy = kind(map(copied, container))
-    result: T = copy
-    return result
+        copy = kind(map(copied, copy))
+    return cast("T", copy)
 
 
 def check_count(name: str, value: object, least: int = 0, *, required: bool = False) -> None:

@@ -282,9 +282,7 @@ def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
 
 
 # Made once: reading signatures is slow.
-_TOOLS: Final = [
-    tool_of(flow, parse_docstring=True) for flow in (check_background, cancel_background)
-]
+_TOOLS: Final = [tool_of(f, parse_docstring=True) for f in (check_background, cancel_background)]
 
 
 def _job(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[tuple[BackgroundJob | None, str]]:

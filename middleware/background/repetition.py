@@ -106,10 +106,8 @@ def repeat_job(
         )
         args[name] = new_runtime
         if (effect := call.get("effects", {}).get(name)) is not None:
-            key, on_unknown = effect
-            args[name] = EffectRuntime(
-                **vars(new_runtime), idempotency_key=key, on_unknown=on_unknown
-            )
+            key, policy = effect
+            args[name] = EffectRuntime(**vars(new_runtime), idempotency_key=key, on_unknown=policy)
     work = Work(id, call["job"], (jobs.thread, ""), jobs, attempt, is_repeated=True)
     new_call = {**tool_call, "args": args}
     new_attempt = attempt_of(work, tool, new_call, config, runtime, timeout)

@@ -135,10 +135,8 @@ class Limits:
 
     def raised(self, extra: Mapping[str, float]) -> Limits:
         """These limits, raised by `extra`; amounts without a limit stay without one."""
-        amounts = self.amounts
-        more: Any = {
-            n: amounts[n] + amount for n, amount in extra.items() if amount and n in amounts
-        }
+        old = self.amounts
+        more: Any = {n: old[n] + amount for n, amount in extra.items() if amount and n in old}
         return replace(self, **more) if more else self
 
 

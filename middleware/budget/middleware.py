@@ -233,10 +233,8 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
             )
         limits_usd, counts_tokens = "usd" in amounts, not amounts.isdisjoint(BOUGHT)
         known_prices = Prices(prices, needed=limits_usd)
-        shares = (
-            warn_at if isinstance(warn_at, list | tuple) else [] if warn_at is None else [warn_at]
-        )
-        marks = tuple(sorted(checked_share("warn_at", share) for share in shares))
+        shares = warn_at if isinstance(warn_at, list | tuple | None) else [warn_at]
+        marks = tuple(sorted(checked_share("warn_at", share) for share in shares or ()))
         if cheaper is not None:
             cheaper = given_model("cheaper", cheaper)
             if not counts_tokens:
@@ -296,11 +294,8 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         """
         if follows_up(state) and self.name in (state.get("budget_run") or {}):
             return {"budget_clock": monotonic()}
-        update: dict[str, object] = {
-            "budget_clock": (self.name, monotonic()),
-            "budget_run": {self.name: None},
-        }
-        records = state.get("budget_run") or {}
+        clock, records = (self.name, monotonic()), state.get("budget_run") or {}
+        update: dict[str, object] = {"budget_clock": clock, "budget_run": {self.name: None}}
         record = records.get(self.name, {})
         missing = self._updates.missing(runtime, record, new_run=True)
         if self.name in records:  # the thread is kept, and had a run before
@@ -531,9 +526,8 @@ class Plan:
             }
             if settings.records_usd:
                 model_name = name_of(model, self._request.model_settings)
-                amounts["usd"] = settings.prices.cost_of_response(
-                    message.response_metadata, model_name, usage
-                )
+                metadata = message.response_metadata
+                amounts["usd"] = settings.prices.cost_of_response(metadata, model_name, usage)
             record = add_records(record, amounts) if record else amounts
         return record
 
@@ -610,12 +604,8 @@ class Plan:
             return request
         # At least 1, because providers refuse a limit of 0.
         max_tokens = request.model_settings.get("max_tokens", min(token_limits))
-        return request.override(
-            model_settings={
-                **request.model_settings,
-                "max_tokens": max(min(max_tokens, *token_limits), 1),
-            }
-        )
+        limit = {"max_tokens": max(min(max_tokens, *token_limits), 1)}
+        return request.override(model_settings={**request.model_settings, **limit})
 
     def _cost(self, model: object, input_tokens: int, output_tokens: int) -> Spent:
         usd = 0.0
@@ -645,11 +635,8 @@ class Plan:
 def _output_tokens_left(account: Account, need: Spent, price: float) -> float | None:
     """Count the output tokens that still fit into an account; None if it does not limit them."""
     limits, total = account.limits.given(), account.used + need
-    left = [
-        limits[name] - getattr(total, name)
-        for name in ("output_tokens", "total_tokens")
-        if name in limits
-    ]
+    names = limits.keys() & {"output_tokens", "total_tokens"}
+    left = [limits[name] - getattr(total, name) for name in names]
     if "usd" in limits and price:
         left.append((limits["usd"] - total.usd) / price)
     return max(min(left), 0) if left else None
@@ -666,12 +653,11 @@ def _checked_answer(minimum: Mapping[str, float], response: Any) -> object:
             f"{', '.join(minimum)}."
         )
     for name, least in minimum.items():
-        if name not in extra or extra[name] < least:
-            raise ValueError(
-                f"extra[{name!r}] must be at least {least!r}, got {extra.get(name)!r}."
-            )
-        if extra[name] != _in_unit(name, extra[name]):
-            raise ValueError(f"extra[{name!r}] must be a whole number, got {extra[name]!r}.")
+        amount = extra.get(name)
+        if amount is None or amount < least:
+            raise ValueError(f"extra[{name!r}] must be at least {least!r}, got {amount!r}.")
+        if amount != _in_unit(name, amount):
+            raise ValueError(f"extra[{name!r}] must be a whole number, got {amount!r}.")
     return response
 
 

@@ -149,9 +149,8 @@ class Prices:
         # Integrations use either key for the model that has answered.
         name = metadata.get("model_name") or metadata.get("model")
         if isinstance(name, str):
-            models.insert(
-                0, ModelName(name, metadata.get("model_provider") or requested_model.provider)
-            )
+            provider = metadata.get("model_provider") or requested_model.provider
+            models.insert(0, ModelName(name, provider))
         costs = (self._known_cost(model, usage) for model in models if model.name)
         return next((cost for cost in costs if cost is not None), 0.0)
 

@@ -135,9 +135,8 @@ args_schema={'type': 'object', 'properties': {}})}
             raise ArgumentError(CLIENT_TOOLS, reason, 'Pass [{"name": "page_title"}].')
         if len(definitions) > self.max_tools:
             reason = f"has {len(definitions)} tools, and at most {self.max_tools} are allowed."
-            raise ArgumentError(
-                CLIENT_TOOLS, reason, f"Send fewer, or set max_tools= of {self.name}."
-            )
+            hint = f"Send fewer, or set max_tools= of {self.name}."
+            raise ArgumentError(CLIENT_TOOLS, reason, hint)
         tools = {}
         for definition in definitions:
             if not isinstance(definition, Mapping) or not {"name"} <= definition.keys() <= _PARTS:

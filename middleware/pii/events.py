@@ -54,12 +54,10 @@ def _state(values: Mapping[str, Any], guard: Guard) -> Mapping[str, Any]:
 
 def _payload(payload: Any, guard: Guard) -> Any:
     """Return a message, or an event of one, with its calls redacted."""
-    if isinstance(payload, BaseMessage):
-        if isinstance(payload, AIMessage):
-            return guard.redact_answer(payload)
-        return (
-            redact_message(payload, guard.rule.apply) if has_role(payload, ToolMessage) else payload
-        )
+    if isinstance(payload, AIMessage):
+        return guard.redact_answer(payload)
+    if isinstance(payload, BaseMessage) and has_role(payload, ToolMessage):
+        return redact_message(payload, guard.rule.apply)
     if not isinstance(payload, dict):
         return payload
     changes: dict[str, Any] = {}

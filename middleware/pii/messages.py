@@ -230,9 +230,8 @@ class Guard:
             # Overwrite replaces the list in the state, instead of adding to it.
             if isinstance(value, Overwrite):
                 return Overwrite(redact_messages(key, value.value))
-            return self.redact_result(
-                convert_to_messages(value if isinstance(value, list) else [value])
-            )
+            messages = value if isinstance(value, list) else [value]
+            return self.redact_result(convert_to_messages(messages))
 
         update: object = result.update
         if isinstance(update, Mapping):
@@ -275,13 +274,9 @@ class Guard:
         """Return True if a call, in any form, is redacted."""
         # Some forms have no id.
         identity = call.get("call_id") or call.get("id") or call.get("name")
-        return (
-            self.all_calls
-            or call.get("name") in self.calls
-            or any(
-                identity in (invalid_call["id"], invalid_call["name"]) for invalid_call in invalid
-            )
-        )
+        if self.all_calls or call.get("name") in self.calls:
+            return True
+        return any(identity in (each["id"], each["name"]) for each in invalid)
 
     def redact_call(self, call: Mapping[str, object], is_covered: bool = True) -> dict[str, object]:
         """Redact the arguments of a call in any form, if it is covered."""
@@ -370,9 +365,8 @@ class AnswerStream:
         """Add the next chunk; return the chunks that can be released now."""
         message = chunk.message
         if not isinstance(message, AIMessageChunk):
-            raise TypeError(
-                f"a chat model must stream AIMessageChunks, got {type(message).__name__}."
-            )
+            kind = type(message).__name__
+            raise TypeError(f"a chat model must stream AIMessageChunks, got {kind}.")
         # Some chunks come without the id, and chunks of held text need it.
         self._id = message.id or self._id
         if message.chunk_position:
@@ -459,11 +453,7 @@ class AnswerStream:
             return message
         fields = {"content": calls, EXTRAS: raw_calls, "tool_call_chunks": message.tool_call_chunks}
         self._calls.append(AIMessageChunk(**fields))
-        empty: dict[str, object] = {
-            "tool_call_chunks": [],
-            "tool_calls": [],
-            "invalid_tool_calls": [],
-        }
+        empty: dict[str, Any] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
         extras = {key: value for key, value in extras.items() if key not in raw_calls}
         return message.model_copy(update={**empty, "content": content, EXTRAS: extras})
 

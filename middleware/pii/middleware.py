@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import compress
 from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -111,17 +112,11 @@ class PIIMiddleware(PayloadFree[PIIState]):
         self.apply_to_output = apply_to_output
         self.apply_to_tool_results = apply_to_tool_results
         self.apply_to_tool_calls = apply_to_tool_calls
-        aspects = zip(
-            ("user_messages", "answers", "tool_results", "tool_calls"), places, strict=True
-        )
-        self.ordering = Ordering(sanitizes=[aspect for aspect, applies in aspects if applies])
-        uses = {
-            "before_model": apply_to_input,
-            "after_model": False,
-            "around_tool": apply_to_tool_results or apply_to_tool_calls,
-        }
+        aspects = ("user_messages", "answers", "tool_results", "tool_calls")
+        self.ordering = Ordering(sanitizes=[*compress(aspects, places)])
         # An agent leaves these out, and has no nodes for them.
-        self.unused = [name for name, is_used in uses.items() if not is_used]
+        hooks = ("before_model", "after_model", "around_tool")
+        self.unused = [*compress(hooks, (not apply_to_input, True, not any(places[2:])))]
         rule = RuleWithMemory(self.rule)
         self._answers = Guard(rule, apply_to_output, apply_to_tool_calls)
         self._guards_answers = any(places[1:])

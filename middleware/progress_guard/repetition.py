@@ -72,9 +72,7 @@ class Repetition:
             names = dict.fromkeys(str(call["name"]) for turn in self.cycle for call in turn.calls)
             tools = ", ".join(names)
             return f"tools that are not offered were called {self.times} times in a row ({tools})"
-        turns = [
-            " + ".join(call["name"] or "an answer" for call in turn.calls) for turn in self.cycle
-        ]
+        turns = [" + ".join(c["name"] or "an answer" for c in turn.calls) for turn in self.cycle]
         if self.kind == "errors":
             return f"{turns[0]} failed {self.times} times in a row with the same error"
         if len(turns) > 1:
@@ -264,9 +262,7 @@ class Comparison:
 
     def _polling(self, turn: Turn) -> int:
         """Limit of the repetitions of a turn that waits for something."""
-        return max(
-            (self.polling_tools.get(call["name"] or "", 0) for call in turn.calls), default=0
-        )
+        return max([0, *(self.polling_tools.get(call["name"] or "", 0) for call in turn.calls)])
 
     def is_same_call(self, one: Call, other: Call, arguments: Arguments) -> bool:
         """Return True if two calls have the same name, and as JSON the same arguments.

@@ -23,17 +23,7 @@ _WORKSPACE = "/workspace"  # path of the workspace inside a sandbox or container
 _LEAST_MEMORY = 16 * 1024 * 1024  # with less than 16 MiB a shell cannot start most programs
 
 # Environment variables that a shell on the host inherits: none that holds a key or a password.
-_INHERITED_VARIABLES = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "TMPDIR",
-    "TZ",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-)
+_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
 # The output is read by a program: no escape codes, and no pager that waits for a key.
 _TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
 # Environment variables of a shell that does not see this machine's home folders.
@@ -98,8 +88,7 @@ class ExecutionPolicy(ABC):
                 )
         for name in timeouts:
             check_number(name, getattr(self, name), 0.001, unit="seconds")
-        counts = ("max_output_lines", "max_output_bytes", "cpu_time_seconds", "max_processes")
-        for name in counts:
+        for name in ("max_output_lines", "max_output_bytes", "cpu_time_seconds", "max_processes"):
             check_count(name, getattr(self, name), 1)
         check_count("memory_bytes", self.memory_bytes, _LEAST_MEMORY)
 
@@ -157,7 +146,7 @@ class ExecutionPolicy(ABC):
             limits.append(f"ulimit -v {self.memory_bytes // 1024}")
         if self.cpu_time_seconds is not None:
             limits.append(f"ulimit -t {self.cpu_time_seconds}")
-        variables = {k: os.environ[k] for k in _INHERITED_VARIABLES if k in os.environ}
+        variables = {k: os.environ[k] for k in _INHERITED if k in os.environ}
         return Launch(
             argv=tuple(argv),
             env={**variables, **_TERMINAL, **env},
