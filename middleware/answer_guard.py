@@ -49,8 +49,7 @@ class UnusableAnswerError(TurnError):
     code = "AF355"
 
     def __init__(self, ai_message: AIMessage, failed_answers: list[dict[str, Any]]) -> None:
-        self.ai_message = ai_message
-        self.failed_answers = failed_answers
+        self.ai_message, self.failed_answers = ai_message, failed_answers
         faults = ", ".join(f"{failed['fault']} ({failed['reason']})" for failed in failed_answers)
         super().__init__(
             "the model",
@@ -153,9 +152,7 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
         check_choice("on_failure", on_failure, ("answer", "error"))
         self.max_retries = max_retries
         self.most_attempts = 1 + max_retries
-        self.on_cut = on_cut
-        self.on_failure = on_failure
-        self.keep_failed = keep_failed
+        self.on_cut, self.on_failure, self.keep_failed = on_cut, on_failure, keep_failed
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the model until an answer is usable, or no retry is left."""

@@ -108,8 +108,7 @@ class AutoModeMiddleware(PayloadFree[AgentState]):
         check_string("blocked_message", blocked_message)
         self.instructions = instructions
         self.criteria = self._judge.criteria
-        self.threshold = threshold
-        self.blocked_message = blocked_message
+        self.threshold, self.blocked_message = threshold, blocked_message
 
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]

@@ -275,8 +275,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         self.edits = edits
         name_groups = [getattr(edit, "exclude_tools", ()) for edit in edits]
         self.expected_tools = tuple(dict.fromkeys(name for names in name_groups for name in names))
-        self.token_count_method = token_count_method
-        self.token_counter = token_counter
+        self.token_count_method, self.token_counter = token_count_method, token_counter
         self.keep_thread = keep_thread
         if not keep_thread:
             self.ordering = replace(type(self).ordering, reads=(), writes=("thread",))

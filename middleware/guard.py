@@ -421,8 +421,7 @@ class _Check:
     """A check in the form that `Invoke` takes: the reason of its objection, or None."""
 
     def __init__(self, source: Any, timeout: float | None) -> None:
-        self.source = source
-        self._timeout = timeout
+        self.source, self._timeout = source, timeout
 
     def invoke(self, input: object, config: object = None) -> str | None:
         # In a thread also where nothing else works, so that the timeout holds there, too.

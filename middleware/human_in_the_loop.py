@@ -244,8 +244,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         self.interrupt_on = interrupt_on
         rules = self.policy.rules
         self.expected_tools = tuple(dict.fromkeys(rule.tool for rule in rules))
-        self.description_prefix = description_prefix
-        self.edit_notice = edit_notice
+        self.description_prefix, self.edit_notice = description_prefix, edit_notice
         self.interrupt_mode = interrupt_mode
         ordering, judge = self.ordering, self.policy.judge
         self._judge = judge if isinstance(judge, RiskJudge | None) else RiskJudge(judge)

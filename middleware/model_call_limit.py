@@ -68,10 +68,8 @@ class ModelCallLimitExceededError(TurnError):
     def __init__(
         self, thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
     ) -> None:
-        self.thread_count = thread_count
-        self.run_count = run_count
-        self.thread_limit = thread_limit
-        self.run_limit = run_limit
+        self.thread_count, self.run_count = thread_count, run_count
+        self.thread_limit, self.run_limit = thread_limit, run_limit
         reason = used_up("model calls", thread_count, run_count, thread_limit, run_limit)
         super().__init__(
             "the model",
@@ -129,8 +127,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             )
         self.thread_limit = thread_limit
         self.needs_checkpointer = thread_limit is not None
-        self.run_limit = run_limit
-        self.exit_behavior = exit_behavior
+        self.run_limit, self.exit_behavior = run_limit, exit_behavior
 
     @property
     def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]

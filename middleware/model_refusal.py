@@ -133,8 +133,7 @@ class ModelRefusalMiddleware(PayloadFree[AgentState]):
             for number, entry in enumerate(models, start=1)
         ]
         self.most_attempts = 1 + len(self._models)
-        self.is_refusal = is_refusal
-        self.on_refusal = on_refusal
+        self.is_refusal, self.on_refusal = is_refusal, on_refusal
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
         """Ask the agent's model, then the others, until one does not refuse."""

@@ -152,8 +152,7 @@ class RoutingError(TurnError):
     code = "AF348"
 
     def __init__(self, owner: str, choice: Any, choices: tuple[str, ...]) -> None:
-        self.choice = choice
-        self.choices = choices
+        self.choice, self.choices = choice, choices
         super().__init__(
             f"{owner} classifier",
             f"must return the name of a choice, got {choice!r}.",
@@ -266,8 +265,7 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         self.classifier: Any = (
             given_model("classifier", classifier) if isinstance(classifier, str) else classifier
         )
-        self.instructions = instructions
-        self.default = default
+        self.instructions, self.default = instructions, default
         self._ask = self._ask_function
         if asks_model:
             self._ask = self._ask_chat_model

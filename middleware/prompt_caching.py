@@ -94,10 +94,8 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         check_bool("openai_cache_key", openai_cache_key)
         if provider is not None:
             check_choice("provider", provider, ("anthropic", "openai"))
-        self.ttl = ttl
-        self.min_tokens = min_tokens
-        self.openai_cache_key = openai_cache_key
-        self.provider = provider
+        self.ttl, self.min_tokens = ttl, min_tokens
+        self.openai_cache_key, self.provider = openai_cache_key, provider
         self._mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
         self._tools = MarkedTools(_MARK, self._mark)
         self._last_prompt: Sequence[object] | None = None

@@ -91,8 +91,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
         check_choice("on_unsupported", on_unsupported, ("warn", "error"))
         self.searchable_tool_names = tool_names(searchable_tools, "searchable_tools") or frozenset()
         self.expected_tools = self.searchable_tool_names
-        self.provider = provider
-        self.on_unsupported = on_unsupported
+        self.provider, self.on_unsupported = provider, on_unsupported
         self._copies = MarkedTools(_MARK, True)
         self._warned_models: set[str] = set()
 

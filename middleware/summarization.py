@@ -289,10 +289,8 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         self.keep = validated_size("keep", keep)
         self.trigger = copied(trigger)
         self._clauses = trigger_clauses(trigger)
-        self.token_counter = token_counter
-        self.summary_prompt = summary_prompt
-        self.trim_tokens_to_summarize = trim_tokens_to_summarize
-        self.summarizer = summarizer
+        self.token_counter, self.summary_prompt = token_counter, summary_prompt
+        self.trim_tokens_to_summarize, self.summarizer = trim_tokens_to_summarize, summarizer
         self._summarizer = self.model if summarizer is None else as_runnable(summarizer)
         units = {self.keep[0]}.union(*self._clauses)
         self._needs_window = "fraction" in units

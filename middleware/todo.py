@@ -134,8 +134,7 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         check_string("tool_description", tool_description)
         if not tool_description.strip():
             raise ValueError("tool_description must say what the tool does; it is empty.")
-        self.system_prompt = system_prompt
-        self.tool_description = tool_description
+        self.system_prompt, self.tool_description = system_prompt, tool_description
         self.tools = [
             tool_of(
                 write_in_turn,

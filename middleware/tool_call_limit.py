@@ -194,11 +194,8 @@ class ToolCallLimitExceededError(TurnError):
         run_limit: int | None,
         tool_name: str | None = None,
     ) -> None:
-        self.thread_count = thread_count
-        self.run_count = run_count
-        self.thread_limit = thread_limit
-        self.run_limit = run_limit
-        self.tool_name = tool_name
+        self.thread_count, self.run_count = thread_count, run_count
+        self.thread_limit, self.run_limit, self.tool_name = thread_limit, run_limit, tool_name
         limit = Limit("", tool_name, thread_limit, run_limit, "error")
         super().__init__(
             tool_name or "the tools",

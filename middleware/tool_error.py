@@ -113,8 +113,7 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
             )
         self.tool_names = tool_names(tools)
         self.expected_tools = self.tool_names or ()
-        self.on_error = on_error
-        self.aon_error = aon_error
+        self.on_error, self.aon_error = on_error, aon_error
 
     @property
     def _handler(self) -> _Handler:

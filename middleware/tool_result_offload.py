@@ -209,9 +209,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
                     f"place must be 'thread', 'store' or a folder that exists, got {place!r}. "
                     "Create the folder first."
                 )
-        self.threshold = threshold
-        self.preview = preview
-        self.place = place
+        self.threshold, self.preview, self.place = threshold, preview, place
         self.namespace = tuple(parts)
         self.tool_name = tool_name
         self.tools = [

@@ -87,8 +87,7 @@ class ToolSelectionError(TurnError):
     def __init__(
         self, subject: str, reason: str, hint: str, answer: str, options: Sequence[str]
     ) -> None:
-        self.answer = answer
-        self.options = list(options)
+        self.answer, self.options = answer, list(options)
         super().__init__(subject, reason, hint)
 
 
@@ -163,14 +162,12 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             check_choice("on_parsing_failure", on_parsing_failure, ("error", "all", "none"))
         elif not callable(on_parsing_failure) and on_parsing_failure:
             fallback = tool_names(on_parsing_failure, "on_parsing_failure") or frozenset()
-        self.system_prompt = system_prompt
-        self.max_tools = max_tools
+        self.system_prompt, self.max_tools = system_prompt, max_tools
         if always_include:
             tool_names(always_include, "always_include")
         self.always_include: list[str] = list(always_include or ())
         self.expected_tools = fallback.union(self.always_include)
-        self.max_retries = max_retries
-        self.on_parsing_failure = copied(on_parsing_failure)
+        self.max_retries, self.on_parsing_failure = max_retries, copied(on_parsing_failure)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Offer the tools chosen for the user's last message; have them chosen if it is new."""

@@ -20,8 +20,7 @@ class MarkedTools:
     """How many copies are kept."""
 
     def __init__(self, key: str, value: object) -> None:
-        self._key = key
-        self._value = value
+        self._key, self._value = key, value
         self._copies: IdentityMap[object] = IdentityMap(self.SIZE)
 
     def __len__(self) -> int:

@@ -560,8 +560,7 @@ class PIIDetectionError(TurnError):
             "'block'.",
             "Leave the data out, or use the strategy 'redact', 'mask' or 'hash'.",
         )
-        self.pii_type = pii_type
-        self.matches = list(matches)
+        self.pii_type, self.matches = pii_type, list(matches)
 
 
 @dataclass(frozen=True)

@@ -123,12 +123,8 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
             )
         self.max_retries = max_retries
         self.most_attempts = 1 + max_retries
-        self.retry_on = retry_on
-        self.on_failure = on_failure
-        self.backoff_factor = backoff_factor
-        self.initial_delay = initial_delay
-        self.max_delay = max_delay
-        self.jitter = jitter
+        self.retry_on, self.on_failure, self.backoff_factor = retry_on, on_failure, backoff_factor
+        self.initial_delay, self.max_delay, self.jitter = initial_delay, max_delay, jitter
 
     def _retry(
         self,

@@ -219,9 +219,7 @@ class Reservation:
     """
 
     def __init__(self, ledger: Ledger, number: int, least: Spent) -> None:
-        self.least = least
-        self._ledger = ledger
-        self._number = number
+        self.least, self._ledger, self._number = least, ledger, number
 
     def commit(self, actual: Spent) -> None:
         """Record the actual cost instead of the reserved amounts.

@@ -218,8 +218,7 @@ class BudgetExceededError(TurnError):
     code = "AF342"
 
     def __init__(self, accounts: tuple[Account, ...], need: Spent) -> None:
-        self.accounts = accounts
-        self.need = need
+        self.accounts, self.need = accounts, need
         self.reached = {a.scope: missing for a in accounts if (missing := a.shortfall(need))}
         self.spent = {account.scope: account.used for account in accounts}
         self.limits = {account.scope: account.limits for account in accounts}

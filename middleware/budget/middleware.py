@@ -463,9 +463,7 @@ class Plan:
     def __init__(
         self, settings: Settings, request: ModelRequest[Any], accounting: CallAccounting
     ) -> None:
-        self._settings = settings
-        self._request = request
-        self._accounting = accounting
+        self._settings, self._request, self._accounting = settings, request, accounting
         self._count = counter_for(request.model, settings.count)
 
     def choose_call(self) -> Call | BudgetExceededError:

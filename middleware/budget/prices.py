@@ -101,8 +101,7 @@ class UnknownPriceError(TurnError, ValueError):
     code = "AF359"
 
     def __init__(self, model: str, provider: str | None) -> None:
-        self.model = model
-        self.provider = provider
+        self.model, self.provider = model, provider
         whose = f" at {provider!r}" if provider else ""
         super().__init__(
             model,

@@ -144,10 +144,8 @@ class CallAccounting:
         runtime: object = None,
         updates: LastUpdates | None = None,
     ) -> None:
-        self._name = name
-        self._state = state
-        self._runtime = runtime
-        self._updates = updates
+        self._name, self._state = name, state
+        self._runtime, self._updates = runtime, updates
         self._before = run_record(name, state)
         # A layer further out may call several times in the node of a model. In a tool there are no
         # updates: it leaves room for earlier attempts.

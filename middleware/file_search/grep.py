@@ -64,9 +64,7 @@ class Grep:
     """Search with the program `ripgrep`; without it, or for look-around and the like, with `re`."""
 
     def __init__(self, tree: Tree, max_bytes: int, *, use_ripgrep: bool) -> None:
-        self._tree = tree
-        self._max_bytes = max_bytes
-        self._use_ripgrep = use_ripgrep
+        self._tree, self._max_bytes, self._use_ripgrep = tree, max_bytes, use_ripgrep
 
     @cached_property
     def ripgrep(self) -> str | None:

@@ -136,10 +136,8 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
             check_number(argument, value, unit=unit)
             if not value:  # check_number accepts None and 0
                 raise ValueError(f"{argument} must be a number of {unit} above 0, got {value!r}.")
-        self.tool_prefix = tool_prefix
-        self.use_ripgrep = use_ripgrep
-        self.max_file_size_mb = max_file_size_mb
-        self.timeout = timeout
+        self.tool_prefix, self.use_ripgrep = tool_prefix, use_ripgrep
+        self.max_file_size_mb, self.timeout = max_file_size_mb, timeout
         self.root_path = Path(root_path)
         self.max_file_size_bytes = int(max_file_size_mb * 2**20)
         self._tree = Tree(root_path)

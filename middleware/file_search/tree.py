@@ -106,8 +106,7 @@ class Scope:
     def __init__(self, pattern: str, start: Parts = ()) -> None:
         if len(pattern) > _MAX_LENGTH:
             raise ValueError(f"the glob pattern has more than {_MAX_LENGTH} characters.")
-        self.pattern = pattern
-        self.start = start
+        self.pattern, self.start = pattern, start
         # The parts of all alternatives, one after another. None stands for `**`.
         self._parts: list[re.Pattern[str] | None] = []
         self._ends: set[int] = set()

@@ -174,9 +174,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
                 "undo must be a dict with names of tools as keys and functions as values, got "
                 f"{undo!r}. Pass {{'book': cancel}}."
             )
-        self.effects = dict(effects)
-        self.store = store
-        self.default = default
+        self.effects, self.store, self.default = dict(effects), store, default
         self.undo = dict(undo or {})
         self.expected_tools = tuple(effects)
         self.unused = () if undo else ("before_agent",)

@@ -53,8 +53,7 @@ class SqliteEffects:
     """
 
     def __init__(self, path: str | Path, *, timeout: float = 30.0) -> None:
-        self.path = path
-        self.timeout = timeout
+        self.path, self.timeout = path, timeout
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._process = 0

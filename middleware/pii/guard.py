@@ -86,8 +86,7 @@ class ThreadGuard:
     def __init__(
         self, rule: RuleWithMemory, answers: Guard | None, *, users: bool, results: bool
     ) -> None:
-        self._rule = rule
-        self._answers = answers
+        self._rule, self._answers = rule, answers
         self._users, self._results = users, results
         # An error in place of an event would end the run, so views are redacted in any case.
         self._shown_rule: Any = rule

@@ -200,15 +200,12 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
                 f"got {result_key!r}."
             )
         check_choice("exit_behavior", exit_behavior, ("answer", "end", "error"))
-        self.remark_after = remark_after
-        self.withhold_after = withhold_after
-        self.answer_after = answer_after
-        self.error_after = error_after
+        self.remark_after, self.withhold_after = remark_after, withhold_after
+        self.answer_after, self.error_after = answer_after, error_after
         self.ignore_tool_names = tool_names(ignore_tools, "ignore_tools") or frozenset()
         self.expected_tools = self.ignore_tool_names | self.polling_tools.keys()
         self.ignore_arguments = frozenset(ignore_arguments)
-        self.result_key = result_key
-        self.exit_behavior = exit_behavior
+        self.result_key, self.exit_behavior = result_key, exit_behavior
         # In this process, and not in the state, because a write to the state in each run costs more
         # than all else. A resumed run begins again, as state that lives for one run does.
         self._starts: Callable[[object, str], list[int]] = lru_cache(RUNS)(lambda run, graph: [])

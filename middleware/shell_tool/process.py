@@ -219,8 +219,7 @@ class ShellProcess:
             raise CannotStart(str(error)) from error
         finally:
             os.close(report)
-        self._launch = launch
-        self._keep = keep
+        self._launch, self._keep = launch, keep
         root = self._process.pid
         self.process_tree = ProcessTree(int(self._reports.readline() or root), root)
         self._exit_code: int | None = None

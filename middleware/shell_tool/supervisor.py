@@ -61,9 +61,7 @@ class ShellError(TurnError):
         exit_code: int | None = None,
         output: str = "",
     ) -> None:
-        self.command = command
-        self.exit_code = exit_code
-        self.output = output
+        self.command, self.exit_code, self.output = command, exit_code, output
         subject = "the shell" if command is None else f"start-up command {command!r}"
         super().__init__(subject, reason, hint)
 
