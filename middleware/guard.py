@@ -193,11 +193,9 @@ class GuardMiddleware(PayloadFree[AgentState]):
         retries = ("ModelRetryMiddleware", "ModelFallbackMiddleware", "ToolRetryMiddleware")
         # What they make a result is checked in time, but would be streamed before.
         makers = ("ToolErrorMiddleware", "LLMToolEmulator") if on == "result" else ()
-        self.ordering = Ordering(
-            before=(*retries, *makers),
-            reads=_READS[on],
-            sends_to_model=_READS[on] if is_judge else (),
-        )
+        reads = _READS[on]
+        sent = reads if is_judge else ()
+        self.ordering = Ordering(before=(*retries, *makers), reads=reads, sends_to_model=sent)
         unused = {"messages": ["around_tool"], "answer": ["around_tool"], "call": ["around_model"]}
         self.unused = unused.get(on, [])
 
@@ -479,7 +477,7 @@ def _objections(check: Any, instructions: str | None, threshold: float) -> Any:
                 "instructions must say what a model as check has to stop: write "
                 "GuardMiddleware(model, instructions='Stop what ...')."
             )
-        return ContentJudge(check, instructions, threshold)  # type: ignore[arg-type]  # checked inside
+        return ContentJudge(check, instructions, threshold)
     if instructions is not None:
         raise ValueError("instructions are for a model as check, and this one is a function.")
     if isinstance(check, type) or not callable(check):

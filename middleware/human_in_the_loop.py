@@ -356,10 +356,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if not questions:
             return None
         reviews = [self._review_of(request, rule, store) for request, rule in questions]
-        question = HITLRequest(
-            action_requests=[action for action, _ in reviews],
-            review_configs=[config for _, config in reviews],
-        )
+        actions, configs = zip(*reviews, strict=True)
+        question = HITLRequest(action_requests=[*actions], review_configs=[*configs])
         requests = [request for request, _ in questions]
         judge_one, decisions = self._judge_of(requests), None
         while decisions is None:
@@ -426,10 +424,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
     def _settle(
         self, request: ToolCallRequest, decisions_so_far: Decisions
     ) -> Flow[ToolMessage | ToolCallRequest]:
-        """Decide about a call: return its result if it does not run, or else what runs.
-
-        The digest of what runs is added to those that are approved.
-        """
+        """Decide about a call: return its result, or else what runs, whose digest is approved."""
         settled, first_request = decisions_so_far.settled, request
         # Most calls need no decision, and no digest.
         if settled and (first := call_digest(request.tool_call, request.tool)) in settled:

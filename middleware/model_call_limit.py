@@ -164,10 +164,8 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         state: Any = request.state
         own = COUNTS.get() or {}  # of earlier attempts in this node
         with attempt(request.runtime) as notes:
-            thread, run = notes.setdefault(
-                "before",
-                [state.get(key, 0) + own.get(key, 0) for key in (_THREAD_COUNT, _RUN_COUNT)],
-            )
+            counts = [state.get(key, 0) + own.get(key, 0) for key in (_THREAD_COUNT, _RUN_COUNT)]
+            thread, run = notes.setdefault("before", counts)
             if message := self._final_message(thread, run):
                 return message
             update = {} if "counted" in notes else dict.fromkeys((_THREAD_COUNT, _RUN_COUNT), 1)

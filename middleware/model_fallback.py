@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage
 
 from agent_factory import (
     AgentFactoryError,
@@ -134,12 +133,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
                 last = error
                 continue
             # A ModelRetryMiddleware further in answers in place of a model that failed.
-            sources = [
-                message.additional_kwargs.get("lc_source")
-                for message in response.result
-                if isinstance(message, AIMessage)
-            ]
-            if "model_retry" in sources:
+            if "model_retry" in [m.additional_kwargs.get("lc_source") for m in response.result]:
                 failures.append(f"{model_label(model)}: {response.result[0].text}")
                 last = response
                 continue

@@ -89,11 +89,8 @@ class ModelRetryMiddleware(RetryMiddleware):
 
         def reported(error: Exception, attempts: int, text: str) -> ModelResponse:
             failure = {"error": type(error).__name__, "attempts": attempts}
-            message = AIMessage(
-                text,
-                additional_kwargs={"lc_source": "model_retry"},
-                response_metadata={"failure": failure},
-            )
+            metadata, kwargs = {"failure": failure}, {"lc_source": "model_retry"}
+            message = AIMessage(text, additional_kwargs=kwargs, response_metadata=metadata)
             return ModelResponse([message])
 
         advice = "Nothing is lost: ask again later."

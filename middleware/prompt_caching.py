@@ -150,10 +150,8 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         tools = request.tools
         # A provider loads a deferred tool when it is searched for, and refuses to cache it. Of
         # dicts, functions are converted to its own form, without a mark.
-        last_tool = next(
-            (t for t in reversed(tools) if not mark_of(t, "defer_loading") and not is_function(t)),
-            None,
-        )
+        loaded = (tool for tool in reversed(tools) if not mark_of(tool, "defer_loading"))
+        last_tool = next((tool for tool in loaded if not is_function(tool)), None)
         has_mark = any(mark_of(tool, _MARK) for tool in tools)
         if left > 0 and last_tool is not None and not has_mark and is_long([], None):
             tool_with_mark = self._tools.copy_of(last_tool)

@@ -105,11 +105,7 @@ not there. Reply with the summary alone.
 
 _CONFIG: Final = quiet(SOURCE)
 
-ContextSize = (
-    tuple[Literal["fraction"], float]
-    | tuple[Literal["tokens"], int]
-    | tuple[Literal["messages"], int]
-)
+ContextSize = tuple[Literal["fraction"], float] | tuple[Literal["tokens", "messages"], int]
 """An amount of conversation: a fraction of the model's window (0 to 1), tokens, or messages."""
 
 

@@ -135,14 +135,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         if not tool_description.strip():
             raise ValueError("tool_description must say what the tool does; it is empty.")
         self.system_prompt, self.tool_description = system_prompt, tool_description
-        self.tools = [
-            tool_of(
-                write_in_turn,
-                name=_TOOL_NAME,
-                description=tool_description,
-                handle_validation_error=_report_malformed,
-            )
-        ]
+        report: Any = {"handle_validation_error": _report_malformed}
+        self.tools = [tool_of(write_in_turn, _TOOL_NAME, tool_description, **report)]
         self._cached: tuple[SystemMessage | None, str, SystemMessage | None] | None = None
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:

@@ -464,8 +464,6 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
                 result[call["id"]] = limit, limit.used(counts)
                 break
         else:
-            counts = {
-                key: add_counts(counts.get(key) or {}, {call["name"]: 1})
-                for key in (_THREAD_COUNTS, _RUN_COUNTS)
-            }
+            new, keys = {call["name"]: 1}, (_THREAD_COUNTS, _RUN_COUNTS)
+            counts = {key: add_counts(counts.get(key) or {}, new) for key in keys}
     return result

@@ -159,9 +159,5 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
                 "Pass a model: LLMToolEmulator(model=...).",
             )
         answer = yield Invoke(model, prompt, _CONFIG)
-        return ToolMessage(
-            str(answer.text),
-            name=call["name"],
-            tool_call_id=call["id"],
-            additional_kwargs={"lc_source": _SOURCE},
-        )
+        mark = {"additional_kwargs": {"lc_source": _SOURCE}}
+        return ToolMessage(str(answer.text), name=call["name"], tool_call_id=call["id"], **mark)

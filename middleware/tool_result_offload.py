@@ -83,10 +83,7 @@ class OffloadState(AgentState):
 
 
 def _within_window(request: ModelRequest[Any], free: Free) -> Flow[ModelRequest[Any]]:
-    """The request, made smaller if it is estimated to exceed the window of its model.
-
-    Several results that are small enough alone may exceed it together.
-    """
+    """The request, made smaller if all of its results together exceed the window of its model."""
     window = window_of(request.model)
 
     def fits(messages: Sequence[AnyMessage]) -> bool:
@@ -215,8 +212,8 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
         self.tools = [
             tool_of(
                 self._recall,
-                name=tool_name,
-                description=_DESCRIPTION,
+                tool_name,
+                _DESCRIPTION,
                 args_schema=RecallArguments,
                 response_format="content_and_artifact",
                 handle_tool_error=True,

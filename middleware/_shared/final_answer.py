@@ -54,10 +54,8 @@ def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
     messages = request.messages
     # Not written to the thread. A layer further out may have added it already; one is enough.
     if not any(m.additional_kwargs.get("lc_source") == "final_answer" for m in messages):
-        instruction = HumanMessage(
-            _INSTRUCTION.format(reason=reason), additional_kwargs={"lc_source": "final_answer"}
-        )
-        messages = [*messages, instruction]
+        text, kwargs = _INSTRUCTION.format(reason=reason), {"lc_source": "final_answer"}
+        messages = [*messages, HumanMessage(text, additional_kwargs=kwargs)]
     settings = request.model_settings
     return request.override(
         messages=messages,

@@ -140,9 +140,14 @@ def _functions_of(flow: Callable[P, Flow[T]]) -> tuple[Callable[P, T], Callable[
     return call, acall
 
 
-def tool_of(flow: Callable[..., Flow[Any]], **settings: Any) -> StructuredTool:
+def tool_of(
+    flow: Callable[..., Flow[Any]],
+    name: str | None = None,
+    text: str | None = None,
+    **settings: Any,
+) -> StructuredTool:
     """A tool whose work is a flow; its settings are those of `StructuredTool.from_function`."""
-    return StructuredTool.from_function(*_functions_of(flow), **settings)
+    return StructuredTool.from_function(*_functions_of(flow), name, text, **settings)
 
 
 class _Hook:

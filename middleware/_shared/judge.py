@@ -76,12 +76,7 @@ class _Judge:
     subject: ClassVar[str]
     classifier_argument: ClassVar[tuple[str, str]]  # its name, and what it may be
 
-    def __init__(
-        self,
-        classifier: str | BaseChatModel | BaseDecisionModel,
-        instructions: str,
-        threshold: float,
-    ) -> None:
+    def __init__(self, classifier: object, instructions: str, threshold: float) -> None:
         argument, kinds = self.classifier_argument
         self.classifier = given_model(argument, classifier, kinds)
         check_string("instructions", instructions)

@@ -248,19 +248,12 @@ def unseen(
 ) -> Flow[Unseen]:
     """Return the entries of some kinds that the agent of a node has not read."""
     ids, of_run = frozenset(read_ids), _mailbox.get()
+    thread = config.get("configurable", {}).get("thread_id")
     # An agent inside, or one that a tool runs on another thread, has another mailbox.
-    if (
-        of_run is not None
-        and not graph_namespace(config)
-        and config.get("configurable", {}).get("thread_id") == of_run.thread
-    ):
+    if of_run is not None and not graph_namespace(config) and thread == of_run.thread:
         messages: Mapping[str, HumanMessage] = yield Invoke(Called(of_run.messages), ())
-        waiting = [
-            Entry(id, "steer", number, "", message)
-            for number, (id, message) in enumerate(messages.items())
-            if id not in ids
-        ]
-        return Unseen(waiting if "steer" in kinds else ())
+        sent = enumerate(messages.items() if "steer" in kinds else ())
+        return Unseen([Entry(id, "steer", n, "", m) for n, (id, m) in sent if id not in ids])
     mailbox = mailbox_of(config)
     if mailbox is None or info is None:
         return Unseen()

@@ -414,11 +414,8 @@ def portable_tools(tools: Sequence[object], provider: Provider | None) -> list[A
     marks = set() if provider == "anthropic" else {"cache_control"}
     if any(is_search_tool(tool) for tool, converted in pairs if converted is None):
         marks.add("defer_loading")  # without its search tool, a deferred tool is never found
-    return [
-        without_marks(tool, marks) if isinstance(tool, BaseTool) else tool
-        for _, tool in pairs
-        if tool is not None
-    ]
+    portable = (tool for _, tool in pairs if tool is not None)
+    return [without_marks(t, marks) if isinstance(t, BaseTool) else t for t in portable]
 
 
 def without_marks(tool: BaseTool, marks: Collection[str]) -> BaseTool:

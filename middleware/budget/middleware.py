@@ -355,13 +355,8 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                 # The handler of the ledger may have recorded the tokens and dollars already.
                 ledger_amounts = {"turns": costs.get("turns", 0)} if any(in_ledger) else costs
                 reservation.commit(Spent.from_record(ledger_amounts))
-        now = monotonic()
-        amounts = {
-            **costs,
-            "slowest": now - began,
-            "warned": call.warned,
-            "over": int(call.refused is not None),
-        }
+        now, over = monotonic(), int(call.refused is not None)
+        amounts = {**costs, "slowest": now - began, "warned": call.warned, "over": over}
         update = accounting.model_update(amounts, now=now)
         if call.refused:
             reason = BudgetExceededError(plan.accounts(), call.refused.need).explanation
@@ -517,11 +512,8 @@ class Plan:
                 continue
             count = partial(self._count, [message])
             usage = completed(message.usage_metadata, lambda: self._input_size, count)
-            amounts: Record = {
-                "turns": 1,
-                "input_tokens": usage["input_tokens"],
-                "output_tokens": usage["output_tokens"],
-            }
+            read, written = usage["input_tokens"], usage["output_tokens"]
+            amounts: Record = {"turns": 1, "input_tokens": read, "output_tokens": written}
             if settings.records_usd:
                 model_name = name_of(model, self._request.model_settings)
                 metadata = message.response_metadata

@@ -238,11 +238,8 @@ def name_of(model: object, settings: Mapping[str, object] | None = None) -> Mode
 
 def usage_of(input_tokens: int, output_tokens: int) -> UsageMetadata:
     """The usage of a call that reads and writes so many tokens."""
-    return UsageMetadata(
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        total_tokens=input_tokens + output_tokens,
-    )
+    total = input_tokens + output_tokens
+    return UsageMetadata(input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=total)
 
 
 def completed(

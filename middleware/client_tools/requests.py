@@ -34,10 +34,7 @@ def client_request(messages: Sequence[AnyMessage]) -> Mapping[str, Any] | None:
 
 
 def _requests(messages: Sequence[AnyMessage]) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Yield what results of the current turn ask for, the newest first, and whether they are new.
-
-    They are new if the model has not read them.
-    """
+    """Yield what results of the turn ask for, the newest first, and whether no model read them."""
     is_new = True
     for message in reversed(messages):
         if isinstance(message, HumanMessage):

@@ -118,12 +118,8 @@ class ThreadGuard:
         matches: list[PIIMatch] = []
         # The data is not stored all the same, so that the next run is not blocked by it.
         rule: Any = _CollectingRule(self._rule, self._shown_rule, matches)
-        guard = ThreadGuard(
-            rule,
-            self._answers and replace(self._answers, rule=rule),
-            users=self._users,
-            results=self._results,
-        )
+        answers = self._answers and replace(self._answers, rule=rule)
+        guard = ThreadGuard(rule, answers, users=self._users, results=self._results)
         admitted = [guard.redacted(message) for message in messages]
         error = PIIDetectionError(self._rule.rule.pii_type, matches) if matches else None
         return admitted, error
@@ -169,8 +165,7 @@ class ThreadGuard:
         if isinstance(value, Mapping):
             # The keys of arguments may hold data, too.
             new = {
-                self.shown(key) if isinstance(key, str) else key: self.shown(item)
-                for key, item in value.items()
+                self.shown(k) if isinstance(k, str) else k: self.shown(v) for k, v in value.items()
             }
             return value if new == value else new
         if isinstance(value, Document):

@@ -247,10 +247,7 @@ class Guard:
         """Redact the calls among content blocks or tool calls; the `invalid` ones in any case."""
         if not isinstance(blocks, list):
             return blocks
-        return [
-            self.redact_call(block, self._covers(block, invalid)) if is_call(block) else block
-            for block in blocks
-        ]
+        return [self.redact_call(b, self._covers(b, invalid)) if is_call(b) else b for b in blocks]
 
     def redact_raw_calls(
         self, extras: Mapping[str, object], invalid: Sequence[InvalidToolCall]

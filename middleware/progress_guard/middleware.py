@@ -238,9 +238,8 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
             reason = reason or str(repetition)
             # A hook sends the answers back, so one more answer would not end the run.
             if repetition.kind == "answers":
-                raise NoProgressError(
-                    str(repetition), "Let the hook that jumps back give up after a few attempts."
-                )
+                hint = "Let the hook that jumps back give up after a few attempts."
+                raise NoProgressError(str(repetition), hint)
             if self.exit_behavior == "error":
                 raise NoProgressError(
                     reason,

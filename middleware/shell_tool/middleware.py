@@ -152,12 +152,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         self._starts_with_run = bool(settings.startup)
         self._sessions = Sessions(settings)
         self.tools = [
-            tool_of(
-                self._run_command,
-                name=tool_name,
-                description=tool_description,
-                args_schema=ShellInput,
-            )
+            tool_of(self._run_command, tool_name, tool_description, args_schema=ShellInput)
         ]
 
     @flow_hook
