@@ -26,7 +26,7 @@ from agent_factory.counts import COUNTS, count, counted_keys
 from ._shared.counting import attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import final_message, request_final_answer, used_up
-from ._shared.invocable import plain_hook
+from ._shared.invocable import Update, plain_hook
 from ._shared.messages import follows_up, results_of_pending_calls
 from ._shared.validation import check_choice, check_limits
 
@@ -140,17 +140,13 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         return {_THREAD_COUNT: now.get(_THREAD_COUNT, 0) - before.get(_THREAD_COUNT, 0)}
 
     @plain_hook
-    def before_agent(
-        self, state: ModelCallLimitState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
+    def before_agent(self, state: ModelCallLimitState, runtime: Runtime[Any]) -> Update:
         """Start the count of a new run, unless the input is results of background calls."""
         return None if follows_up(state) else {_RUN_COUNT: None}
 
     @plain_hook
     @hook_config(can_jump_to=["end"])
-    def before_model(
-        self, state: ModelCallLimitState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
+    def before_model(self, state: ModelCallLimitState, runtime: Runtime[Any]) -> Update:
         """End the run if a limit is reached, even if other hooks jump back."""
         thread, run = state.get("thread_model_call_count", 0), state.get("run_model_call_count", 0)
         if (message := self._final_message(thread, run)) is None:

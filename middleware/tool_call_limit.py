@@ -44,7 +44,7 @@ from agent_factory.counts import count, counted_keys
 from ._shared.counting import tool_attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
-from ._shared.invocable import plain_hook
+from ._shared.invocable import Update, plain_hook
 from ._shared.messages import (
     error_result,
     follows_up,
@@ -305,9 +305,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     @plain_hook
     @hook_config(can_jump_to=["end"])
-    def before_model(
-        self, state: ToolCallLimitState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
+    def before_model(self, state: ToolCallLimitState, runtime: Runtime[Any]) -> Update:
         """End the run after a turn that exceeded the limit, even if other hooks jump back."""
         stop = self._own_stop(state)
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):

@@ -23,6 +23,9 @@ from .errors import is_async
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Update = dict[str, Any] | None
+"""Update of the state that a hook returns."""
+
 
 @dataclass(frozen=True, slots=True)
 class Called:
@@ -140,14 +143,9 @@ def _functions_of(flow: Callable[P, Flow[T]]) -> tuple[Callable[P, T], Callable[
     return call, acall
 
 
-def tool_of(
-    flow: Callable[..., Flow[Any]],
-    name: str | None = None,
-    text: str | None = None,
-    **settings: Any,
-) -> StructuredTool:
-    """A tool whose work is a flow; its settings are those of `StructuredTool.from_function`."""
-    return StructuredTool.from_function(*_functions_of(flow), name, text, **settings)
+def tool_of(flow: Callable[..., Flow[Any]], *texts: Any, **settings: Any) -> StructuredTool:
+    """A tool whose work is a flow; `texts` are its name and its description, if it has its own."""
+    return StructuredTool.from_function(*_functions_of(flow), *texts, **settings)
 
 
 class _Hook:

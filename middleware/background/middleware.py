@@ -27,7 +27,7 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.errors import BuildWarning, SpecError
-from agent_factory.middleware._shared.invocable import Called, flow_hook, tool_of
+from agent_factory.middleware._shared.invocable import Called, Update, flow_hook, tool_of
 from agent_factory.middleware._shared.mailbox import (
     READERS,
     STEERING_READ,
@@ -46,8 +46,6 @@ from .work import letter, under_way
 
 _LONGEST_PAUSE: Final = 0.25
 """Seconds between two looks at the mailbox, while a run waits for a result."""
-
-Update = dict[str, Any] | None
 
 
 class BackgroundState(AgentState):

@@ -164,9 +164,8 @@ class ThreadGuard:
             return self._shown_items(value)
         if isinstance(value, Mapping):
             # The keys of arguments may hold data, too.
-            new = {
-                self.shown(k) if isinstance(k, str) else k: self.shown(v) for k, v in value.items()
-            }
+            shown, items = self.shown, value.items()
+            new = {shown(k) if isinstance(k, str) else k: shown(v) for k, v in items}
             return value if new == value else new
         if isinstance(value, Document):
             return self._with_fields(value, ("page_content", "metadata"))

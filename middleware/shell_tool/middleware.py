@@ -151,9 +151,8 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         self.tool_name = tool_name
         self._starts_with_run = bool(settings.startup)
         self._sessions = Sessions(settings)
-        self.tools = [
-            tool_of(self._run_command, tool_name, tool_description, args_schema=ShellInput)
-        ]
+        tool = tool_of(self._run_command, tool_name, tool_description, args_schema=ShellInput)
+        self.tools = [tool]
 
     @flow_hook
     def before_agent(self, state: ShellState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:

@@ -24,7 +24,7 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.middleware._shared.final_answer import final_message
-from agent_factory.middleware._shared.invocable import flow_hook
+from agent_factory.middleware._shared.invocable import Update, flow_hook
 from agent_factory.middleware._shared.mailbox import READERS, STEERING_READ, Entry, Unseen, unseen
 from agent_factory.middleware._shared.messages import (
     ends_run,
@@ -38,8 +38,6 @@ from agent_factory.middleware._shared.payload_free import PayloadFree
 Kind = Literal["steer", "follow_up", "cancel"]
 
 CANCELLED: Final = "Cancelled: the user stopped the run before this call had a result."
-
-Update = dict[str, Any] | None
 
 
 class SteeringState(AgentState):
