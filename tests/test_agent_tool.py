@@ -31,16 +31,8 @@ from agent_factory import (
     tools_condition,
     topology_of,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError, NothingPending, TurnError
-from agent_factory.middleware import (
-    BackgroundMiddleware,
-    BudgetMiddleware,
-    HumanInTheLoopMiddleware,
-    Ledger,
-    Limits,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
 from agent_factory.review import DecisionNotAllowed, InvalidAnswer, approve, pending, respond
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import THREAD, Till, payments
@@ -62,7 +54,7 @@ def clerk_tool(
     clerk = create_agent(
         ScriptedChatModel([*script]),
         [till.pay],
-        middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
+        middleware=[m.HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
         **{"name": "clerk", "ignore": ["AF211"], **options},
     )
     return agent_tool(clerk, description="Pays money.", max_requests=max_requests)
@@ -267,7 +259,7 @@ def test_each_request_waits_for_its_review_and_is_answered_in_any_order(
     act: Any, mode: Any, fused: Any, in_one_call: bool
 ) -> None:
     till, numbers = Till(), ("1", "2", "3")
-    reviews = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+    reviews = m.HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
     most = 9 if in_one_call else None
     tool = clerk(pays, till.pay, middleware=[reviews], max_requests=most)
     calls = [{"name": "clerk", "args": {"request": number}, "id": number} for number in numbers]
@@ -299,7 +291,7 @@ def test_one_that_waits_alone_takes_a_plain_resume_and_the_others_do_not_run_aga
         asked.append(messages[-1].text)
         return pays(messages) if messages[0].text == "2" else "Nothing to pay."
 
-    reviews = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+    reviews = m.HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
     tool = clerk(step, till.pay, middleware=[reviews])
     agent = boss(tool, batch("1", "2", "3"), fused=fused)
     assert len(call(agent, HI, THREAD)["__interrupt__"]) == 1
@@ -351,8 +343,8 @@ def test_one_ledger_holds_for_all_requests_and_is_never_passed(
         calls.append(1)
         return "Fine."
 
-    ledger = Ledger(Limits(turns=limit))
-    budget = BudgetMiddleware(ledger=ledger, warn_at=None)
+    ledger = m.Ledger(m.Limits(turns=limit))
+    budget = m.BudgetMiddleware(ledger=ledger, warn_at=None)
     tool = clerk(step, middleware=[budget])
     agent = boss(tool, *[batch(*"abcdefghi"[:size]) for size in sizes])
     invoked = asyncio.run(agent.ainvoke(HI, THREAD)) if asynchronous else None
@@ -374,7 +366,7 @@ def test_a_background_call_with_several_requests_is_one_job() -> None:
     tool = background(clerk(lambda m: f"{m[0].text} is paid.", checkpointer=InMemorySaver()))
     model = ScriptedChatModel([batch("Rent", "Gas"), "I wait.", "Done."])
     agent = create_agent(
-        model, [tool], middleware=[BackgroundMiddleware()], checkpointer=InMemorySaver()
+        model, [tool], middleware=[m.BackgroundMiddleware()], checkpointer=InMemorySaver()
     )
     messages = agent.invoke(HI, THREAD)["messages"]
     (result,) = [message.text for message in messages if message.name == "background"]
@@ -453,8 +445,8 @@ WRONG: Any = [None, 5, {"title": "x"}, [], ["x"], {}, {"content": None}, {"error
 WRONG += [{"content": "x", "error": "y"}, [{"text": "x"}]]
 LAYERS: list[dict[str, Any]] = [
     {"handle_tool_errors": True},
-    {"middleware": [ToolErrorMiddleware()]},
-    {"middleware": [ToolRetryMiddleware(max_retries=2, initial_delay=0)]},
+    {"middleware": [m.ToolErrorMiddleware()]},
+    {"middleware": [m.ToolRetryMiddleware(max_retries=2, initial_delay=0)]},
 ]
 
 
@@ -503,8 +495,8 @@ def test_calls_with_server_tools_and_reviews(call: Any, fused: bool) -> None:
         call_of("go", 3, page="home"),
         call_of("add", 4, a=5, b=5),
     ]
-    review = HumanInTheLoopMiddleware({"go": True}, interrupt_mode="per_call")
-    layers = [review, ToolErrorMiddleware()]
+    review = m.HumanInTheLoopMiddleware({"go": True}, interrupt_mode="per_call")
+    layers = [review, m.ToolErrorMiddleware()]
     agent = agent_of([calls, "Done."], TITLE, GO, add, middleware=layers, fused=fused)
     first = call(agent, ASK, THREAD)
     kinds = {call.name: call.kind for call in pending(agent, THREAD).calls}

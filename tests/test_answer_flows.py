@@ -30,19 +30,9 @@ from agent_factory import (
     stream_through,
     wrap_model_call,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import BadReturn
 from agent_factory.hooks.streams import StreamedModel
-from agent_factory.middleware import (
-    AnswerGuardMiddleware,
-    AutoModeMiddleware,
-    BudgetMiddleware,
-    Limits,
-    LLMToolSelectorMiddleware,
-    ModelRetryMiddleware,
-    PIIMiddleware,
-    Price,
-    SummarizationMiddleware,
-)
 from agent_factory.middleware.budget.prices import name_of as name_of_model
 from agent_factory.testing import ScriptedChatModel, record
 from agent_factory.types import bound_tools, chat_models_of, configured, model_name, unbound
@@ -50,7 +40,7 @@ from samples import Gpt, add_tool, last_text, look, through
 from tables import each
 
 ASK: Any = {"messages": [("user", "How?")]}
-RETRY = ModelRetryMiddleware(max_retries=3, initial_delay=0)
+RETRY = m.ModelRetryMiddleware(max_retries=3, initial_delay=0)
 
 
 def unchanged() -> Flow[None]:
@@ -328,7 +318,7 @@ def test_an_answer_that_a_layer_replaces_is_marked(collect: Any) -> None:
 def test_the_parts_of_an_answer_that_goes_on_are_kept(collect: Any, on_cut: Any) -> None:
     cut = AIMessage("It costs a ", response_metadata={"finish_reason": "length"})
     agent = create_agent(
-        ScriptedChatModel([cut, "whole lot."]), middleware=[AnswerGuardMiddleware(on_cut=on_cut)]
+        ScriptedChatModel([cut, "whole lot."]), middleware=[m.AnswerGuardMiddleware(on_cut=on_cut)]
     )
     parts = collect(agent, ASK, stream_mode=[*BOTH, "values"])
     kept = [part for mode, part in parts if mode == "values"][-1]["messages"][-1].text
@@ -466,17 +456,17 @@ def test_a_layer_may_configure_the_model(call: Run) -> None:
 
 def with_pii(model: Any) -> Any:
     return create_agent(
-        model, [add_tool], middleware=[PIIMiddleware("email", apply_to_output=True)]
+        model, [add_tool], middleware=[m.PIIMiddleware("email", apply_to_output=True)]
     )
 
 
 def with_summary(model: Any) -> Any:
-    summaries = SummarizationMiddleware(model, trigger=("messages", 2), keep=("messages", 1))
+    summaries = m.SummarizationMiddleware(model, trigger=("messages", 2), keep=("messages", 1))
     return create_agent(ScriptedChatModel(["ok"] * 2), middleware=[summaries])
 
 
 def with_selector(model: Any) -> Any:
-    select = LLMToolSelectorMiddleware(model=model, always_include=["add"])
+    select = m.LLMToolSelectorMiddleware(model=model, always_include=["add"])
     tools = [add_tool, add_tool.model_copy(update={"name": "sum"})]
     tools.append(add_tool.model_copy(update={"name": "plus"}))
     return create_agent(ScriptedChatModel(["ok"] * 2), tools, middleware=[select])
@@ -484,7 +474,7 @@ def with_selector(model: Any) -> Any:
 
 def with_judge(model: Any) -> Any:
     steps = [[{"name": "add", "args": {"a": 1, "b": 2}}], "ok"] * 2
-    judge = AutoModeMiddleware(classifier=model, tools=["add"])
+    judge = m.AutoModeMiddleware(classifier=model, tools=["add"])
     return create_agent(ScriptedChatModel(steps), [add_tool], middleware=[judge])
 
 
@@ -502,7 +492,7 @@ def test_a_configurable_summary_model_is_asked_with_the_prompt(call: Run) -> Non
     """It is a model, and not a function of the messages."""
     small, large = ScriptedChatModel([]), ScriptedChatModel(["S"])
     writer: Any = small.configurable_alternatives(FIELD, default_key="small", large=large)
-    summaries = SummarizationMiddleware(writer, trigger=("messages", 2), keep=("messages", 1))
+    summaries = m.SummarizationMiddleware(writer, trigger=("messages", 2), keep=("messages", 1))
     model = ScriptedChatModel(["ok"])
     history: Any = {"messages": [HumanMessage("a"), HumanMessage("b")]}
     call(create_agent(model, middleware=[summaries]), history, LARGE)
@@ -544,10 +534,10 @@ def test_a_wrapper_has_the_name_of_the_model_in_it(call: Run, tmp_path: Path) ->
         def on_chat_model_start(self, serialized: Any, messages: Any, **data: Any) -> None:
             spans.append((serialized["name"], data["metadata"]["ls_provider"]))
 
-    prices = {"FakeListChatModel": Price(input=1, output=1)}
+    prices = {"FakeListChatModel": m.Price(input=1, output=1)}
     stack: list[Any] = [
-        PIIMiddleware("ip", apply_to_output=True),
-        BudgetMiddleware(run=Limits(usd=1), prices=prices),
+        m.PIIMiddleware("ip", apply_to_output=True),
+        m.BudgetMiddleware(run=m.Limits(usd=1), prices=prices),
     ]
     for asked in (model, record(model, tmp_path / "answers.jsonl")):
         agent = create_agent(asked, middleware=stack)

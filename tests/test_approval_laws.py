@@ -19,14 +19,8 @@ from langgraph.types import Command
 from pydantic import ValidationError
 
 from agent_factory import ToolRuntime, after_model, create_agent, wrap_tool_call
+from agent_factory import middleware as m
 from agent_factory.errors import MissingNode
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    InMemoryEffects,
-    OnceMiddleware,
-    Rule,
-    ToolPolicy,
-)
 from agent_factory.review import (
     PendingCall,
     ReviewError,
@@ -60,7 +54,7 @@ class World:
     by_hand: bool = False  # whether reviewers answer with a Command of LangGraph
 
     def __post_init__(self) -> None:
-        self.saver, self.store, self.effects = InMemorySaver(), InMemoryStore(), InMemoryEffects()
+        self.saver, self.store, self.effects = InMemorySaver(), InMemoryStore(), m.InMemoryEffects()
         self.version, self.numbers = 0, 0
         self.approved: set[tuple[str, str]] = set()
         self.standing: dict[str, set[str]] = {}
@@ -81,10 +75,10 @@ class World:
         return found
 
     def _agent(self, version: int) -> Any:
-        policy = ToolPolicy(
-            Rule("pay", "deny", when={"euros": {">": DENIED, "<": ADDED}}),
-            Rule("pay", "allow", when={"euros": {"<": FREE}}),
-            Rule("pay", "ask", remember=3600),
+        policy = m.ToolPolicy(
+            m.Rule("pay", "deny", when={"euros": {">": DENIED, "<": ADDED}}),
+            m.Rule("pay", "allow", when={"euros": {"<": FREE}}),
+            m.Rule("pay", "ask", remember=3600),
         )
 
         @wrap_tool_call
@@ -106,9 +100,9 @@ class World:
             [self.tools[version]],
             middleware=[
                 *([changes] if version == 3 else []),
-                HumanInTheLoopMiddleware(policy, interrupt_mode=self.mode),
+                m.HumanInTheLoopMiddleware(policy, interrupt_mode=self.mode),
                 *([adds] if version == 2 else []),
-                OnceMiddleware({"pay": "rerun"}, store=self.effects),
+                m.OnceMiddleware({"pay": "rerun"}, store=self.effects),
             ],
             checkpointer=self.saver,
             store=self.store,

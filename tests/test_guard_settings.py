@@ -22,39 +22,7 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
-from agent_factory.middleware import (
-    AnswerGuardMiddleware,
-    AutoModeMiddleware,
-    BackgroundMiddleware,
-    BudgetMiddleware,
-    ClientToolsMiddleware,
-    DockerExecutionPolicy,
-    FilesystemFileSearchMiddleware,
-    FlowGuardMiddleware,
-    GuardMiddleware,
-    HostExecutionPolicy,
-    HumanInTheLoopMiddleware,
-    InMemoryEffects,
-    Ledger,
-    Limits,
-    LLMToolEmulator,
-    ModelCallLimitMiddleware,
-    ModelFallbackMiddleware,
-    ModelRefusalMiddleware,
-    ModelRetryMiddleware,
-    OnceMiddleware,
-    PIIMiddleware,
-    Price,
-    ProgressGuardMiddleware,
-    RedactionRule,
-    RiskJudge,
-    Rule,
-    ShellToolMiddleware,
-    SqliteEffects,
-    ToolCallLimitMiddleware,
-    ToolPolicy,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import find, refund
@@ -122,21 +90,21 @@ def cleaned(parts: str, left: str, **others: Any) -> Slip:
     return slip(True, False, line, pii_type="email", **others)
 
 
-def judged(threshold: float) -> ToolPolicy:
-    return ToolPolicy(Rule("refund", "judge"), judge=RiskJudge(MODEL, threshold=threshold))
+def judged(threshold: float) -> m.ToolPolicy:
+    return m.ToolPolicy(m.Rule("refund", "judge"), judge=m.RiskJudge(MODEL, threshold=threshold))
 
 
 EUROS = {"euros": {">": 50}}
-ASK, ASK_OVER = Rule("refund", "ask"), Rule("refund", "ask", when=EUROS)
-DOLLARS = {"run": Limits(usd=0.5)}
+ASK, ASK_OVER = m.Rule("refund", "ask"), m.Rule("refund", "ask", when=EUROS)
+DOLLARS, NINE = {"run": m.Limits(usd=0.5)}, m.Limits(turns=9)
 FLOW = "decides about * when labeled outside and SEEN (approve, reject, respond)"
 
 IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
-    AnswerGuardMiddleware: {
+    m.AnswerGuardMiddleware: {
         "max_retries": retries("around_model"),
         "on_failure": setting("error", "answer", "'error' -> 'answer'"),
     },
-    AutoModeMiddleware: {
+    m.AutoModeMiddleware: {
         "classifier": setting(MODEL, OtherModel(), "ScriptedChatModel() -> OtherModel()"),
         "tools": slip(
             ["find", "refund"], ["find"], "removed guard of refund by {layer}: it was: a model "
@@ -146,33 +114,33 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         "criteria": setting("Mails.", "None.", "'Mails.' -> 'None.'", classifier=MODEL),
         "threshold": setting(0.1, 0.9, "0.1 -> 0.9", classifier=MODEL),
     },
-    BackgroundMiddleware: {
+    m.BackgroundMiddleware: {
         "max_running": slip(
             3, 30, "changed limit of jobs under way a thread by {layer}: was at most 3 jobs under "
             "way a thread, now at most 30 jobs under way a thread",
         ),
     },
-    BudgetMiddleware: {
-        "run": raised(Limits(turns=5), Limits(turns=500), "model calls a run"),
-        "thread": raised(Limits(turns=5), Limits(turns=500), "model calls a thread"),
-        "ledger": setting(Ledger(Limits(turns=5)), None, "Ledger -> None", run=Limits(turns=9)),
-        "exit_behavior": setting("error", "answer", "'error' -> 'answer'", run=Limits(turns=9)),
+    m.BudgetMiddleware: {
+        "run": raised(m.Limits(turns=5), m.Limits(turns=500), "model calls a run"),
+        "thread": raised(m.Limits(turns=5), m.Limits(turns=500), "model calls a thread"),
+        "ledger": setting(m.Ledger(m.Limits(turns=5)), None, "Ledger -> None", run=NINE),
+        "exit_behavior": setting("error", "answer", "'error' -> 'answer'", run=NINE),
         "prices": setting(
-            {"m": Price(input=9, output=9)}, {"m": Price(input=1, output=1)},
+            {"m": m.Price(input=9, output=9)}, {"m": m.Price(input=1, output=1)},
             "{{'m': Price(input=9, output=9, cache_read=None, cache_write=None)}} -> "
             "{{'m': Price(input=1, output=1, cache_read=None, cache_write=None)}}", **DOLLARS,
         ),
-        "cap_output": setting(True, False, "True -> False", run=Limits(turns=9)),
+        "cap_output": setting(True, False, "True -> False", run=NINE),
     },
-    ClientToolsMiddleware: {"max_tools": setting(3, 64, "3 -> 64")},
-    FilesystemFileSearchMiddleware: {
+    m.ClientToolsMiddleware: {"max_tools": setting(3, 64, "3 -> 64")},
+    m.FilesystemFileSearchMiddleware: {
         "root_path": setting(
             Path(__file__).parent / "compat", Path(__file__).parent, ".../compat -> .../tests"
         ),
     },
-    FlowGuardMiddleware: {
+    m.FlowGuardMiddleware: {
         "policy": flow(
-            None, ToolPolicy(Rule("refund", "allow")), f"a person {FLOW}",
+            None, m.ToolPolicy(m.Rule("refund", "allow")), f"a person {FLOW}",
             "a person decides about * without refund when labeled outside and SEEN "
             "(approve, reject, respond)",
         ),
@@ -185,7 +153,7 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         ),
         "reviewers": flow(["boss"], [], f"boss {FLOW}", f"a person {FLOW}"),
     },
-    GuardMiddleware: {
+    m.GuardMiddleware: {
         "check": setting(no_weapons, nothing, "no_weapons -> nothing"),
         "on": setting("messages", "answer", "'messages' -> 'answer'", check=nothing),
         "when": setting("before", "beside", "'before' -> 'beside'", check=nothing),
@@ -196,47 +164,47 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         "instructions": setting("Weapons.", "None.", "'Weapons.' -> 'None.'", check=MODEL),
         "threshold": setting(0.1, 0.9, "0.1 -> 0.9", check=MODEL, instructions="Weapons."),
     },
-    HumanInTheLoopMiddleware: {
+    m.HumanInTheLoopMiddleware: {
         "interrupt_on": slip(
-            ToolPolicy(ASK), ToolPolicy(ASK_OVER, Rule("refund", "allow")), "changed guard of "
-            "refund by {layer}: was a person decides about refund, now a person decides about "
-            "refund when euros > 50",
+            m.ToolPolicy(ASK), m.ToolPolicy(ASK_OVER, m.Rule("refund", "allow")),
+            "changed guard of refund by {layer}: was a person decides about refund, "
+            "now a person decides about refund when euros > 50",
         ),
     },
-    LLMToolEmulator: {
+    m.LLMToolEmulator: {
         "tools": setting(["find", "refund"], ["find"], "{{'find', 'refund'}} -> {{'find'}}")
     },
-    ModelCallLimitMiddleware: {
+    m.ModelCallLimitMiddleware: {
         "thread_limit": raised(5, 500, "model calls a thread"),
         "run_limit": raised(5, 500, "model calls a run"),
         "exit_behavior": setting("error", "answer", "'error' -> 'answer'", run_limit=5),
     },
-    ModelFallbackMiddleware: {
+    m.ModelFallbackMiddleware: {
         "additional_models": slip(
             (), (MODEL,), "changed layer {layer}.around_model: was up to 2 attempts, now 3",
             first_model=MODEL,
         ),
     },
-    ModelRefusalMiddleware: {
+    m.ModelRefusalMiddleware: {
         "models": slip(
             (MODEL,), (MODEL, MODEL),
             "changed layer {layer}.around_model: was up to 2 attempts, now 3",
         ),
     },
-    ModelRetryMiddleware: {
+    m.ModelRetryMiddleware: {
         "max_retries": retries("around_model"),
     },
-    OnceMiddleware: {
+    m.OnceMiddleware: {
         "effects": setting(
             {"find": "ask"}, {"find": "rerun"}, "{{'find': 'ask'}} -> {{'find': 'rerun'}}"
         ),
         "store": setting(
-            SqliteEffects("effects.db"), InMemoryEffects(), "SqliteEffects -> InMemoryEffects",
+            m.SqliteEffects("effects.db"), m.InMemoryEffects(), "SqliteEffects -> InMemoryEffects",
             effects={"find": "ask"},
         ),
         "default": setting("ask", "rerun", "'ask' -> 'rerun'", effects={}),
     },
-    PIIMiddleware: {
+    m.PIIMiddleware: {
         "strategy": setting("block", "redact", "'block' -> 'redact'", pii_type="email"),
         "detector": setting("A-[0-9]+", "A-[0-9]", "'A-[0-9]+' -> 'A-[0-9]'", pii_type="order"),
         "apply_to_input": cleaned("answers", "answers", apply_to_output=True),
@@ -244,7 +212,7 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         "apply_to_tool_results": cleaned("tool_results", "user_messages"),
         "apply_to_tool_calls": cleaned("tool_calls", "user_messages"),
     },
-    ProgressGuardMiddleware: {
+    m.ProgressGuardMiddleware: {
         "withhold_after": setting(3, 4, "3 -> 4"),
         "answer_after": setting(4, 400, "4 -> 400"),
         "error_after": setting(4, 400, "4 -> 400"),
@@ -254,19 +222,20 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         "result_key": setting(None, content, "None -> content"),
         "exit_behavior": setting("error", "answer", "'error' -> 'answer'"),
     },
-    ShellToolMiddleware: {
+    m.ShellToolMiddleware: {
         "workspace_root": setting("/tmp/shop", "/tmp", ".../shop -> .../tmp"),
         "execution_policy": setting(
-            DockerExecutionPolicy(), HostExecutionPolicy(), "DockerExecutionPolicy(command_timeout="
+            m.DockerExecutionPolicy(), m.HostExecutionPolicy(),
+            "DockerExecutionPolicy(command_timeout=",
         ),
         "redaction_rules": setting(
-            [RedactionRule("email")], [],
+            [m.RedactionRule("email")], [],
             "[RedactionRule(pii_type='email', strategy='redact', detector=None, hash_key=None)]"
             " -> []",
         ),
         "shell_command": setting(["bash", "-r"], ["bash"], "['bash', '-r'] -> ['bash']"),
     },
-    ToolCallLimitMiddleware: {
+    m.ToolCallLimitMiddleware: {
         "tool_name": slip(
             None, "find", "removed limit of tool calls a run by {layer}: it was: at most 5 tool "
             "calls a run", run_limit=5, name="Limit",
@@ -275,7 +244,7 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
         "run_limit": raised(5, 500, "tool calls a run"),
         "exit_behavior": setting("end", "continue", "'end' -> 'continue'", run_limit=5),
     },
-    ToolRetryMiddleware: {
+    m.ToolRetryMiddleware: {
         "max_retries": retries("around_tool"),
         "tools": setting(["find"], ["find", "refund"], "{{'find'}} -> {{'find', 'refund'}}"),
         "retry_on": setting(
@@ -380,18 +349,18 @@ def test_a_weaker_guard_or_limit_is_red_with_a_line_that_names_it(
 
 PARTS: dict[str, tuple[Any, Any, str]] = {
     "judge of a policy": (
-        HumanInTheLoopMiddleware(judged(0.1)),
-        HumanInTheLoopMiddleware(judged(0.9)),
+        m.HumanInTheLoopMiddleware(judged(0.1)),
+        m.HumanInTheLoopMiddleware(judged(0.9)),
         "changed setting HumanInTheLoopMiddleware.policy.judge: RiskJudge(classifier=",
     ),
     "judge of the rules of a FlowGuardMiddleware": (
-        FlowGuardMiddleware(judged(0.1)),
-        FlowGuardMiddleware(judged(0.9)),
+        m.FlowGuardMiddleware(judged(0.1)),
+        m.FlowGuardMiddleware(judged(0.9)),
         "changed setting FlowGuardMiddleware.policy.judge: RiskJudge(classifier=",
     ),
     "detector that is a function": (
-        PIIMiddleware("order", detector=no_weapons),  # type: ignore[arg-type]
-        PIIMiddleware("order", detector=nothing),  # type: ignore[arg-type]
+        m.PIIMiddleware("order", detector=no_weapons),  # type: ignore[arg-type]
+        m.PIIMiddleware("order", detector=nothing),  # type: ignore[arg-type]
         "changed setting PIIMiddleware[order].detector: no_weapons -> nothing",
     ),
 }
@@ -406,18 +375,18 @@ def test_a_part_of_a_setting_that_guards_is_in_each_plan(part: str) -> None:
 
 INSIDE: dict[str, tuple[Any, Any, str]] = {
     "strategy": (
-        PIIMiddleware("email", strategy="block"),
-        PIIMiddleware("email"),
+        m.PIIMiddleware("email", strategy="block"),
+        m.PIIMiddleware("email"),
         "changed setting clerk/PIIMiddleware[email].strategy: 'block' -> 'redact'",
     ),
     "what is cleaned": (
-        PIIMiddleware("email", apply_to_output=True),
-        PIIMiddleware("email"),
+        m.PIIMiddleware("email", apply_to_output=True),
+        m.PIIMiddleware("email"),
         "changed access clerk/PIIMiddleware[email] sanitizes: was answers, user_messages, now "
         "user_messages",
     ),
     "dropped": (
-        PIIMiddleware("email"),
+        m.PIIMiddleware("email"),
         None,
         "removed access clerk/PIIMiddleware[email] sanitizes: it was: user_messages",
     ),
@@ -437,7 +406,7 @@ def test_what_an_agent_inside_of_a_tool_keeps_out_is_in_the_plan_around_it(name:
 
 
 def test_a_plan_with_all_settings_is_compared_with_one_that_holds_those_that_guard() -> None:
-    strict, weak = PIIMiddleware("email", strategy="block"), PIIMiddleware("email")
+    strict, weak = m.PIIMiddleware("email", strategy="block"), m.PIIMiddleware("email")
     plan, other = (plan_agent(middleware=[member]) for member in (strict, weak))
     full = plan_agent(middleware=[weak], settings=True)
     assert str(plan.diff(full)) == str(plan.diff(other))
@@ -449,7 +418,7 @@ def test_a_plan_with_all_settings_is_compared_with_one_that_holds_those_that_gua
 def test_a_folder_is_shown_without_the_parents_that_differ_by_machine(
     folder: str, text: str
 ) -> None:
-    (shown, *_) = plan_agent(middleware=[ShellToolMiddleware(folder)]).settings
+    (shown, *_) = plan_agent(middleware=[m.ShellToolMiddleware(folder)]).settings
     assert (shown.name, shown.value) == ("workspace_root", text)
 
 

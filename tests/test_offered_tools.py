@@ -17,13 +17,7 @@ from agent_factory import (
     create_agent,
     wrap_model_call,
 )
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    LLMToolSelectorMiddleware,
-    ModelFallbackMiddleware,
-    ProviderToolSearchMiddleware,
-    ToolCallLimitMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, last_text, tool_results
 from tables import each
@@ -128,7 +122,7 @@ STACKS: dict[str, Any] = {
     "only the message": lambda: [OnlyTheMessage()],
     "rebuilt": lambda: [Rebuilt()],
     "outside of flows": lambda: [Outside(), Flow()],
-    "outside of functions": lambda: [Outside(), Function(), ModelFallbackMiddleware(SPARE)],
+    "outside of functions": lambda: [Outside(), Function(), m.ModelFallbackMiddleware(SPARE)],
 }
 
 
@@ -206,7 +200,7 @@ def refund(euros: int) -> str:
         ),
         offering(model_settings={"tools": [{"name": "refund"}]}),
         # Tools that the provider searches
-        ProviderToolSearchMiddleware(searchable_tools=["refund"], provider="anthropic"),
+        m.ProviderToolSearchMiddleware(searchable_tools=["refund"], provider="anthropic"),
     ],
 )
 def test_a_tool_in_another_form_is_offered(call: Any, layer: Any) -> None:
@@ -298,7 +292,7 @@ def test_calls_that_a_layer_or_a_hook_writes_run(call: Any, shop: Shop) -> None:
 def test_a_hidden_call_is_not_reviewed(call: Any, shop: Shop) -> None:
     modes: list[Any] = ["batched", "per_call"]
     for mode in modes:
-        review = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
+        review = m.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
         agent = create_agent(
             ScriptedChatModel([[REFUND], "I may not."]),
             shop.tools,
@@ -311,7 +305,7 @@ def test_a_hidden_call_is_not_reviewed(call: Any, shop: Shop) -> None:
 
 def test_tools_that_the_selection_left_out_do_not_run(call: Any, shop: Shop) -> None:
     chooser = ScriptedChatModel([[{"name": "ToolSelection", "args": {"tools": ["look"]}}]])
-    selector = LLMToolSelectorMiddleware(model=chooser, max_tools=1)
+    selector = m.LLMToolSelectorMiddleware(model=chooser, max_tools=1)
     run(call, shop, selector, calls=(REFUND, LOOK))
     assert shop.ran == ["look A1"]
 
@@ -343,7 +337,7 @@ def test_tool_layers_and_limits_count_only_calls_that_run(call: Any, shop: Shop)
             seen.append(request.tool_call["name"])
             return (yield request)
 
-    limit = ToolCallLimitMiddleware(run_limit=1)
+    limit = m.ToolCallLimitMiddleware(run_limit=1)
     run(call, shop, limit, Note(), Flow(), calls=(REFUND, LOOK))
     assert seen == ["look"]
     assert shop.ran == ["look A1"]

@@ -26,18 +26,8 @@ from agent_factory import (
     create_react_agent,
     review,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import BadReturn
-from agent_factory.middleware import (
-    BudgetMiddleware,
-    HumanInTheLoopMiddleware,
-    InMemoryEffects,
-    Ledger,
-    Limits,
-    ModelCallLimitMiddleware,
-    OnceMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import named_calls, results_by_id
 from tables import each
@@ -145,7 +135,7 @@ def test_a_result_of_a_layer_for_another_call_is_its_error(
     agent = create_agent(
         ScriptedChatModel([named_calls(*order), "Not asked."]),
         ran.tools,
-        middleware=[ToolErrorMiddleware(), layer_of(FORMS[form](wrong), kind)],
+        middleware=[m.ToolErrorMiddleware(), layer_of(FORMS[form](wrong), kind)],
         ignore=["AF207"],
         handle_tool_errors=True,
     )
@@ -195,7 +185,7 @@ def test_a_tool_node_of_the_author_is_checked(
 def test_a_call_whose_result_has_a_wrong_id_is_not_repeated(call: Any) -> None:
     ran = Ran(message("typo"))
     agent = create_agent(
-        ScriptedChatModel([named_calls("pay")]), ran.tools, middleware=[ToolRetryMiddleware()]
+        ScriptedChatModel([named_calls("pay")]), ran.tools, middleware=[m.ToolRetryMiddleware()]
     )
     with pytest.raises(BadReturn):
         call(agent, GO)
@@ -210,7 +200,7 @@ def test_an_effect_whose_result_has_a_wrong_id_may_have_happened(call: Any, sour
     agent = create_agent(
         ScriptedChatModel([named_calls("pay"), "It is uncertain."]),
         ran.tools,
-        middleware=[OnceMiddleware({"pay": "fail"}, store=InMemoryEffects()), *inside],
+        middleware=[m.OnceMiddleware({"pay": "fail"}, store=m.InMemoryEffects()), *inside],
         checkpointer=InMemorySaver(),
     )
     with pytest.raises(BadReturn):
@@ -469,7 +459,7 @@ def test_a_call_that_began_may_have_run(call: Any, fused: Any, way: str, trouble
 @each("mode", ["batched", "per_call"])
 def test_a_call_that_was_approved_and_began_may_have_run(call: Any, mode: Any) -> None:
     bank = Bank(Killed())
-    guard = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+    guard = m.HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
     agent = agent_of(bank, middleware=[guard])
     call(agent, GO, THREAD, durability="sync")
     with pytest.raises(Killed):
@@ -484,7 +474,7 @@ def test_a_run_that_ends_at_a_limit_does_not_know_of_calls_without_a_result(call
             return Command(update={"messages": []})
 
     bank = Bank("no result")
-    limit = ModelCallLimitMiddleware(run_limit=1)
+    limit = m.ModelCallLimitMiddleware(run_limit=1)
     values = call(agent_of(bank, middleware=[limit, Drop()]), GO, THREAD)
     assert "not known whether the call ran" in result_of(values)
     assert bank.paid == 1
@@ -494,8 +484,8 @@ def test_a_budget_does_not_say_of_an_attempt_before_that_it_did_not_run(call: An
     """A retry further out makes a second attempt, which the budget refuses."""
     bank = Bank(ConnectionError("Lost."))
     stack = [
-        ToolRetryMiddleware(initial_delay=0, jitter=False),
-        BudgetMiddleware(ledger=Ledger(Limits(tool_calls=1))),
+        m.ToolRetryMiddleware(initial_delay=0, jitter=False),
+        m.BudgetMiddleware(ledger=m.Ledger(m.Limits(tool_calls=1))),
     ]
     text = result_of(call(agent_of(bank, middleware=stack), GO, THREAD))
     assert "the budget refused this call of pay" in text

@@ -23,45 +23,8 @@ from agent_factory import (
     topology_of,
     wrap_model_call,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    AnswerGuardMiddleware,
-    AutoModeMiddleware,
-    BudgetMiddleware,
-    ClearToolUsesEdit,
-    ClientToolsMiddleware,
-    ContextEditingMiddleware,
-    DockerExecutionPolicy,
-    FilesystemFileSearchMiddleware,
-    HumanInTheLoopMiddleware,
-    InMemoryEffects,
-    Ledger,
-    Limits,
-    LLMToolEmulator,
-    LLMToolSelectorMiddleware,
-    ModelCallLimitMiddleware,
-    ModelChoice,
-    ModelFallbackMiddleware,
-    ModelRefusalMiddleware,
-    ModelRetryMiddleware,
-    ModelRouterMiddleware,
-    OnceMiddleware,
-    PIIMiddleware,
-    Price,
-    ProgressGuardMiddleware,
-    PromptCachingMiddleware,
-    ProviderToolSearchMiddleware,
-    RedactionRule,
-    Rule,
-    ShellToolMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolPolicy,
-    ToolResultOffloadMiddleware,
-    ToolRetryMiddleware,
-)
 from agent_factory.stack import UnknownMember
 from agent_factory.testing import ScriptedChatModel
 from samples import find
@@ -126,75 +89,84 @@ class Changing(AgentMiddleware):
 
 
 STACKS: dict[str, Callable[[], Any]] = {
-    "answers": lambda: AnswerGuardMiddleware(max_retries=1, on_cut="continue", keep_failed=True),
-    "auto mode": lambda: AutoModeMiddleware(classifier=MODEL, tools=["b", "a"], threshold=0.7),
-    "budget": lambda: BudgetMiddleware(
-        run=Limits(usd=0.5, turns=9),
-        thread=Limits(total_tokens=10_000),
+    "answers": lambda: m.AnswerGuardMiddleware(max_retries=1, on_cut="continue", keep_failed=True),
+    "auto mode": lambda: m.AutoModeMiddleware(classifier=MODEL, tools=["b", "a"], threshold=0.7),
+    "budget": lambda: m.BudgetMiddleware(
+        run=m.Limits(usd=0.5, turns=9),
+        thread=m.Limits(total_tokens=10_000),
         warn_at=(0.5, 0.9),
         cheaper=MODEL,
         exit_behavior="ask",
-        prices={"a.b": Price(input=1, output=2.5), "ScriptedChatModel": Price(input=1, output=1)},
+        prices={
+            "a.b": m.Price(input=1, output=2.5),
+            "ScriptedChatModel": m.Price(input=1, output=1),
+        },
     ),
-    "no warnings": lambda: BudgetMiddleware(run=Limits(turns=9), warn_at=None),
-    "ledger": lambda: BudgetMiddleware(ledger=Ledger(Limits(turns=9)), warn_at=[0.2, 0.5]),
-    "client tools": lambda: ClientToolsMiddleware(max_tools=3),
-    "edits": lambda: ContextEditingMiddleware(
-        edits=[ClearToolUsesEdit(keep=9, exclude_tools=["find"])], keep_thread=False
+    "no warnings": lambda: m.BudgetMiddleware(run=m.Limits(turns=9), warn_at=None),
+    "ledger": lambda: m.BudgetMiddleware(ledger=m.Ledger(m.Limits(turns=9)), warn_at=[0.2, 0.5]),
+    "client tools": lambda: m.ClientToolsMiddleware(max_tools=3),
+    "edits": lambda: m.ContextEditingMiddleware(
+        edits=[m.ClearToolUsesEdit(keep=9, exclude_tools=["find"])], keep_thread=False
     ),
-    "files": lambda: FilesystemFileSearchMiddleware(root_path=Path(__file__).parent, timeout=2.5),
-    "reviews": lambda: HumanInTheLoopMiddleware({"a": True, "b": {"allowed_decisions": ["edit"]}}),
-    "policy": lambda: HumanInTheLoopMiddleware(
-        ToolPolicy(
-            Rule("a", "allow", when={"euros": {"<=": 50}, "to": "Ann"}),
-            Rule("a", "judge", otherwise="deny", reviewers=["finance"], remember=60),
-            Rule("b", "ask", when=is_cheap, description='Look at "this"\nand that.'),
-            Rule("*", "deny", reason="No."),
+    "files": lambda: m.FilesystemFileSearchMiddleware(root_path=Path(__file__).parent, timeout=2.5),
+    "reviews": lambda: m.HumanInTheLoopMiddleware(
+        {"a": True, "b": {"allowed_decisions": ["edit"]}}
+    ),
+    "policy": lambda: m.HumanInTheLoopMiddleware(
+        m.ToolPolicy(
+            m.Rule("a", "allow", when={"euros": {"<=": 50}, "to": "Ann"}),
+            m.Rule("a", "judge", otherwise="deny", reviewers=["finance"], remember=60),
+            m.Rule("b", "ask", when=is_cheap, description='Look at "this"\nand that.'),
+            m.Rule("*", "deny", reason="No."),
             judge=MODEL,
         ),
         edit_notice=None,
         interrupt_mode="per_call",
     ),
-    "model calls": lambda: ModelCallLimitMiddleware(run_limit=3, thread_limit=9, name="First"),
-    "fallback": lambda: ModelFallbackMiddleware(
+    "model calls": lambda: m.ModelCallLimitMiddleware(run_limit=3, thread_limit=9, name="First"),
+    "fallback": lambda: m.ModelFallbackMiddleware(
         (MODEL, {"temperature": 0}), MODEL, handle=(ConnectionError, TimeoutError)
     ),
-    "refusals": lambda: ModelRefusalMiddleware(MODEL, MODEL, on_refusal="error"),
-    "retries": lambda: ModelRetryMiddleware(max_retries=4, jitter=False, retry_on=ConnectionError),
-    "router": lambda: ModelRouterMiddleware(
-        choices={"fast": ModelChoice(MODEL, "short"), "deep": ModelChoice(MODEL, "long")},
+    "refusals": lambda: m.ModelRefusalMiddleware(MODEL, MODEL, on_refusal="error"),
+    "retries": lambda: m.ModelRetryMiddleware(
+        max_retries=4, jitter=False, retry_on=ConnectionError
+    ),
+    "router": lambda: m.ModelRouterMiddleware(
+        choices={"fast": m.ModelChoice(MODEL, "short"), "deep": m.ModelChoice(MODEL, "long")},
         classifier=choose,
         default="deep",
     ),
-    "once": lambda: OnceMiddleware({"pay": "ask", "look": None}, store=InMemoryEffects()),
-    "data": lambda: PIIMiddleware("email", strategy="mask", apply_to_output=True),
-    "default data": lambda: PIIMiddleware("email"),
-    "own data": lambda: PIIMiddleware("order", detector="A-[0-9]{8}"),
-    "keyed data": lambda: PIIMiddleware("email", strategy="hash", hash_key=SECRET),
-    "progress": lambda: ProgressGuardMiddleware(polling_tools={"find": 3}, ignore_arguments=["t"]),
-    "caching": lambda: PromptCachingMiddleware(ttl="1h", min_tokens=2048),
-    "search": lambda: ProviderToolSearchMiddleware(searchable_tools=["find"], provider="openai"),
-    "shell": lambda: ShellToolMiddleware(
+    "once": lambda: m.OnceMiddleware({"pay": "ask", "look": None}, store=m.InMemoryEffects()),
+    "data": lambda: m.PIIMiddleware("email", strategy="mask", apply_to_output=True),
+    "default data": lambda: m.PIIMiddleware("email"),
+    "own data": lambda: m.PIIMiddleware("order", detector="A-[0-9]{8}"),
+    "keyed data": lambda: m.PIIMiddleware("email", strategy="hash", hash_key=SECRET),
+    "progress": lambda: m.ProgressGuardMiddleware(
+        polling_tools={"find": 3}, ignore_arguments=["t"]
+    ),
+    "caching": lambda: m.PromptCachingMiddleware(ttl="1h", min_tokens=2048),
+    "search": lambda: m.ProviderToolSearchMiddleware(searchable_tools=["find"], provider="openai"),
+    "shell": lambda: m.ShellToolMiddleware(
         "/tmp",
         startup_commands=["a", "b"],
-        execution_policy=DockerExecutionPolicy(command_timeout=5.0),
-        redaction_rules=[RedactionRule("email", "mask")],
+        execution_policy=m.DockerExecutionPolicy(command_timeout=5.0),
+        redaction_rules=[m.RedactionRule("email", "mask")],
     ),
-    "summaries": lambda: SummarizationMiddleware(
+    "summaries": lambda: m.SummarizationMiddleware(
         MODEL,
         trigger=[("messages", 50), {"tokens": 1000}],
         keep=("messages", 3),
         summary_prompt='Keep:\n\\n "all" of\tit\x7f\n{messages}',
     ),
-    "plans": lambda: TodoListMiddleware(system_prompt="Plan."),
-    "tool calls": lambda: ToolCallLimitMiddleware(tool_name="a:b", run_limit=3),
-    "emulator": lambda: LLMToolEmulator(tools=["find"], model=MODEL),
-    "emulator of all": lambda: LLMToolEmulator(),
-    "emulator of none": lambda: LLMToolEmulator(tools=[]),
-    "errors": lambda: ToolErrorMiddleware(tools=["find"]),
-    "results": lambda: ToolResultOffloadMiddleware(threshold=None, namespace=("a", "b")),
-    "tool retries": lambda: ToolRetryMiddleware(tools=["find"], idempotent_tools=["find"]),
-    "selection": lambda: LLMToolSelectorMiddleware(max_tools=3, always_include=["find"]),
+    "plans": lambda: m.TodoListMiddleware(system_prompt="Plan."),
+    "tool calls": lambda: m.ToolCallLimitMiddleware(tool_name="a:b", run_limit=3),
+    "emulator": lambda: m.LLMToolEmulator(tools=["find"], model=MODEL),
+    "emulator of all": lambda: m.LLMToolEmulator(),
+    "emulator of none": lambda: m.LLMToolEmulator(tools=[]),
+    "errors": lambda: m.ToolErrorMiddleware(tools=["find"]),
+    "results": lambda: m.ToolResultOffloadMiddleware(threshold=None, namespace=("a", "b")),
+    "tool retries": lambda: m.ToolRetryMiddleware(tools=["find"], idempotent_tools=["find"]),
+    "selection": lambda: m.LLMToolSelectorMiddleware(max_tools=3, always_include=["find"]),
     "a function": lambda: passing,
     "hidden": lambda: Hidden("unused"),
     "changing": lambda: Changing(3),
@@ -288,9 +260,9 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
 def test_a_secret_is_never_written() -> None:
     stack: list[Any] = [
         Configured({"password": SECRET, "nested": [{"auth_token": SECRET}]}, api_key=SECRET),
-        PIIMiddleware("email", strategy="hash", hash_key=SECRET),
-        ShellToolMiddleware(
-            env={"A": SECRET}, redaction_rules=[RedactionRule("email", "hash", hash_key=SECRET)]
+        m.PIIMiddleware("email", strategy="hash", hash_key=SECRET),
+        m.ShellToolMiddleware(
+            env={"A": SECRET}, redaction_rules=[m.RedactionRule("email", "hash", hash_key=SECRET)]
         ),
     ]
     text = dump_stack(stack)
@@ -314,7 +286,7 @@ def test_writing_builds_a_middleware_once_and_says_why_it_is_code() -> None:
 def test_tools_of_a_set_are_in_one_order() -> None:
     names = [f"tool_{number}" for number in range(9)]
     for order in (names, names[::-1]):
-        guards = AutoModeMiddleware(classifier=MODEL, tools=order).guards
+        guards = m.AutoModeMiddleware(classifier=MODEL, tools=order).guards
         assert [guard.tool for guard in guards] == names
 
 
@@ -337,7 +309,7 @@ def test_arguments_come_back_by_place_and_as_code_where_a_file_cannot_hold_them(
 
 def test_a_file_is_read_from_its_path_if_it_is_there_and_text(tmp_path: Path) -> None:
     file = tmp_path / "stack.toml"
-    file.write_text(dump_stack([ModelCallLimitMiddleware(run_limit=3)]), encoding="utf-8")
+    file.write_text(dump_stack([m.ModelCallLimitMiddleware(run_limit=3)]), encoding="utf-8")
     assert load_stack(file)[0].run_limit == 3  # type: ignore[attr-defined]
     assert load_stack(str(file))[0].run_limit == 3  # type: ignore[attr-defined]
     with pytest.raises(FileNotFoundError):
@@ -435,7 +407,7 @@ def test_the_command_writes_the_stack_of_an_agent(
     )
     result = run("show", "shop:agent", "--format", "toml")
     assert result.exit_code == 0, result.output
-    stack: list[Any] = [ModelCallLimitMiddleware(run_limit=3), TodoListMiddleware()]
+    stack: list[Any] = [m.ModelCallLimitMiddleware(run_limit=3), m.TodoListMiddleware()]
 
     def refund() -> str:
         """Refund."""

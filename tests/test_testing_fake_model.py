@@ -10,14 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
 from agent_factory import AgentMiddleware, create_agent
-from agent_factory.middleware import (
-    GuardMiddleware,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    SummarizationMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ModelCallRecord, Reply, ScriptedChatModel, ScriptError
 from samples import Answer, User, add_tool
@@ -313,17 +306,20 @@ def test_a_request_beyond_the_script_counts_even_if_a_layer_caught_it() -> None:
 CALLS_TOOL = [{"name": "tell", "args": {}}]
 
 STACKS: dict[str, Any] = {
-    "model retry": lambda out: ([], [ModelRetryMiddleware(retry_on=Exception, initial_delay=60)]),
-    "model fallback": lambda out: ([], [ModelFallbackMiddleware(ScriptedChatModel(["Hi."]))]),
-    "guard": lambda out: (["Hi."], [GuardMiddleware(out, on="answer", instructions="Stop lies.")]),
+    "model retry": lambda out: ([], [m.ModelRetryMiddleware(retry_on=Exception, initial_delay=60)]),
+    "model fallback": lambda out: ([], [m.ModelFallbackMiddleware(ScriptedChatModel(["Hi."]))]),
+    "guard": lambda out: (
+        ["Hi."],
+        [m.GuardMiddleware(out, on="answer", instructions="Stop lies.")],
+    ),
     "summary": lambda out: (
         ["Hi."],
-        [SummarizationMiddleware(out, trigger=("messages", 1), keep=("messages", 1))],
+        [m.SummarizationMiddleware(out, trigger=("messages", 1), keep=("messages", 1))],
     ),
-    "tool error": lambda out: ([CALLS_TOOL], [ToolErrorMiddleware(lambda *_: "No.")]),
+    "tool error": lambda out: ([CALLS_TOOL], [m.ToolErrorMiddleware(lambda *_: "No.")]),
     "tool retry": lambda out: (
         [CALLS_TOOL],
-        [ToolRetryMiddleware(retry_on=Exception, initial_delay=60)],
+        [m.ToolRetryMiddleware(retry_on=Exception, initial_delay=60)],
     ),
 }
 

@@ -29,17 +29,9 @@ from agent_factory import (
     tools_of,
     with_model,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.factory.agent import model_of
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
 from agent_factory.testing import (
     PatternError,
     ReplayedRun,
@@ -203,7 +195,7 @@ def test_a_call_that_is_not_made_any_more_is_named(tmp_path: Path, replay_one: A
 
 
 def test_a_call_whose_result_was_not_recorded_ends_the_run(tmp_path: Path, replay_one: Any) -> None:
-    stack: list[Any] = [ToolErrorMiddleware(), ModelRetryMiddleware(), Half()]
+    stack: list[Any] = [m.ToolErrorMiddleware(), m.ModelRetryMiddleware(), Half()]
     done = replay_one(lambda model: build(model, *stack), recorded(tmp_path / "a.jsonl"))
     assert done.verdict is ReplayVerdict.CHANGED
     assert done.reason.startswith("refund(order='A1', euros=45) was not recorded.")
@@ -237,8 +229,8 @@ def test_tools_of_middleware_run(tmp_path: Path, replay_one: Any) -> None:
 
     todos = {"todos": [{"content": "Refund", "status": "pending"}]}
     script = [[{"name": "write_todos", "args": todos}], "Done."]
-    path = recorded(tmp_path / "a.jsonl", script, TodoListMiddleware())
-    done = replay_one(lambda model: build(model, TodoListMiddleware(), Looks()), path)
+    path = recorded(tmp_path / "a.jsonl", script, m.TodoListMiddleware())
+    done = replay_one(lambda model: build(model, m.TodoListMiddleware(), Looks()), path)
     assert done.verdict is ReplayVerdict.PASSED, done.reason
     assert kept == [todos["todos"]]
 
@@ -252,7 +244,7 @@ def test_one_more_request_ends_the_run_and_reaches_no_other_model(
             return (yield request)
 
     real = ScriptedChatModel(["I am real."])
-    stack: list[Any] = [ModelFallbackMiddleware(real), ModelRetryMiddleware(), Again()]
+    stack: list[Any] = [m.ModelFallbackMiddleware(real), m.ModelRetryMiddleware(), Again()]
     done = replay_one(lambda model: build(model, *stack), recorded(tmp_path / "a.jsonl"))
     assert done.verdict is ReplayVerdict.CHANGED
     assert "request 2 differs" in done.reason
@@ -267,7 +259,7 @@ def test_a_summary_is_replayed_as_it_was_recorded_and_gets_no_answer_of_a_turn(
 ) -> None:
     def summarizing(model: Any, trigger: int = 5) -> Any:
         limits: Any = {"trigger": ("messages", trigger), "keep": ("messages", 2)}
-        return build(model, SummarizationMiddleware(model, **limits))
+        return build(model, m.SummarizationMiddleware(model, **limits))
 
     script = [*steps()[:2], "He has a lamp.", "You get 90 euros back."]
     path = tmp_path / "a.jsonl"
@@ -310,7 +302,7 @@ def test_whether_the_last_calls_ran_is_not_known_of_a_recording(
 
 
 def reviewing(model: Any, mode: Any = "batched") -> Any:
-    asks = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
+    asks = m.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
     return build(model, asks, checkpointer=InMemorySaver())
 
 
@@ -370,7 +362,7 @@ def test_a_run_that_waits_passes_while_it_waits(tmp_path: Path, replay_one: Any)
 def test_calls_of_one_turn_keep_their_decisions(tmp_path: Path, replay_one: Any, mode: Any) -> None:
     def asking(*tools: str) -> Any:
         def build_reviewed(model: Any) -> Any:
-            asks = HumanInTheLoopMiddleware(dict.fromkeys(tools, True), interrupt_mode=mode)
+            asks = m.HumanInTheLoopMiddleware(dict.fromkeys(tools, True), interrupt_mode=mode)
             return build(model, asks, checkpointer=InMemorySaver())
 
         return build_reviewed
@@ -482,7 +474,7 @@ def test_a_tool_that_failed_fails_again_as_often(tmp_path: Path, replay_one: Any
         return str(found)
 
     def patient(model: Any) -> Any:
-        retry = ToolRetryMiddleware(max_retries=3, initial_delay=0)
+        retry = m.ToolRetryMiddleware(max_retries=3, initial_delay=0)
         return create_agent(model, [find_order], middleware=[retry])
 
     path = tmp_path / "a.jsonl"
@@ -595,7 +587,7 @@ def test_an_error_that_was_recorded_passes_if_it_is_raised_again(
     with pytest.raises(ConnectionError):
         recorded(path, [steps()[0], ConnectionError("down")])
     assert replay_one(build, path).verdict == "passed"
-    retrying = replay_one(lambda model: build(model, ModelRetryMiddleware(initial_delay=0)), path)
+    retrying = replay_one(lambda model: build(model, m.ModelRetryMiddleware(initial_delay=0)), path)
     assert retrying.verdict is ReplayVerdict.CHANGED
 
 
@@ -734,7 +726,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_shows_all(tmp_path: Path) -> 
 
 def test_with_model_asks_another_model_and_leaves_the_agent_as_it_is(call: Any) -> None:
     one, other = ScriptedChatModel(["One."] * 2), ScriptedChatModel(["Other."])
-    agent = build(one, ModelRetryMiddleware(), name="desk")
+    agent = build(one, m.ModelRetryMiddleware(), name="desk")
     copy = with_model(agent, other)
     assert call(copy, ASK)["messages"][-1].text == "Other."
     assert call(agent, ASK)["messages"][-1].text == "One."
@@ -780,8 +772,8 @@ def test_what_was_recorded_passes_with_the_same_agent(
             raise ConnectionError("busy")
         return f"{order}: {random.random() if with_results else 1}"
 
-    retry = ToolRetryMiddleware(tools=["find_order"], max_retries=1, initial_delay=0)
-    middleware = [ToolErrorMiddleware(), retry, *stack]
+    retry = m.ToolRetryMiddleware(tools=["find_order"], max_retries=1, initial_delay=0)
+    middleware = [m.ToolErrorMiddleware(), retry, *stack]
 
     def build(model: Any) -> Any:
         return create_agent(model, [find_order, refund], middleware=middleware)

@@ -27,16 +27,8 @@ from agent_factory import (
     review,
     with_decisions,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    FlowGuardMiddleware,
-    HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
-    ModelRetryMiddleware,
-    PIIMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
 from agent_factory.review.policy import Rule as PolicyRule
 from agent_factory.review.policy import ToolPolicy
 from agent_factory.structured_output import ToolStrategy
@@ -277,7 +269,7 @@ def logged(call: Any, steps: list[Any], *stack: Any, **options: Any) -> tuple[An
 
 def test_a_decision_log_has_hooks_layers_and_calls(call: Any) -> None:
     steps = [ConnectionError("down"), calls("search", "search", query="tea"), calls("refund")]
-    _, log, agent = logged(call, steps, Guard(), ModelRetryMiddleware(initial_delay=0))
+    _, log, agent = logged(call, steps, Guard(), m.ModelRetryMiddleware(initial_delay=0))
     assert_trajectory(
         log,
         "ModelRetryMiddleware.around_model -> repeated < search{2} < Guard.after_model -> jumped, "
@@ -316,7 +308,7 @@ def test_a_decision_log_has_the_calls_of_subagents(call: Any) -> None:
 def test_a_middleware_with_a_name_in_brackets_can_be_named(call: Any) -> None:
     log: list[Decision] = []
     agent = create_agent(
-        ScriptedChatModel(["Hi."]), middleware=[PIIMiddleware("email")], decisions=log.append
+        ScriptedChatModel(["Hi."]), middleware=[m.PIIMiddleware("email")], decisions=log.append
     )
     call(agent, {"messages": [("user", "I am ann@example.com.")]})
     assert_trajectory(log, "PIIMiddleware[email].before_model -> wrote", agent=agent)
@@ -382,7 +374,7 @@ def test_a_review_is_a_step_while_it_waits_and_afterwards(call: Any) -> None:
     agent = create_agent(
         ScriptedChatModel([calls("refund"), "Done."]),
         [refund],
-        middleware=[HumanInTheLoopMiddleware({"refund": True})],
+        middleware=[m.HumanInTheLoopMiddleware({"refund": True})],
         checkpointer=InMemorySaver(),
         decisions=log.append,
     )
@@ -399,9 +391,9 @@ def test_a_review_is_a_step_while_it_waits_and_afterwards(call: Any) -> None:
 def test_a_step_has_the_arguments_that_a_person_has_edited(kind: str, call: Any) -> None:
     if kind == "flow guard":
         rule = PolicyRule("refund", "ask", allowed_decisions=["edit"])
-        guard: Any = FlowGuardMiddleware(ToolPolicy(rule))
+        guard: Any = m.FlowGuardMiddleware(ToolPolicy(rule))
     else:
-        guard = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=cast("Any", kind))
+        guard = m.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=cast("Any", kind))
     model = ScriptedChatModel([calls("refund", euros=90), "Done."])
     agent = create_agent(model, [refund], middleware=[guard], checkpointer=InMemorySaver())
     call(agent, {"messages": [("user", "Hi")]}, THREAD)
@@ -425,7 +417,7 @@ def test_a_structured_answer_is_the_answer(content: str | None, call: Any) -> No
 
 
 def test_what_a_hook_or_a_client_writes_is_not_from_the_model(call: Any) -> None:
-    limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="end")
+    limit = m.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end")
     agent = create_agent(
         ScriptedChatModel([calls("search", query="x")] * 3), [search], middleware=[limit]
     )
@@ -436,8 +428,8 @@ def test_what_a_hook_or_a_client_writes_is_not_from_the_model(call: Any) -> None
 
 
 def test_a_review_inside_of_layers_is_one_step(call: Any) -> None:
-    review = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
-    stack = [ToolErrorMiddleware(), ToolRetryMiddleware(), review]
+    review = m.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
+    stack = [m.ToolErrorMiddleware(), m.ToolRetryMiddleware(), review]
     options: Any = {"checkpointer": InMemorySaver(), "ignore": ["AF204"]}
     _, log, _ = logged(call, [calls("refund")], *stack, **options)
     assert_trajectory(log, "review")
@@ -452,7 +444,7 @@ def test_what_a_layer_does_around_a_call_is_in_the_turn_of_the_call(call: Any) -
             raise found
         return str(found)
 
-    retry = ToolRetryMiddleware(initial_delay=0)
+    retry = m.ToolRetryMiddleware(initial_delay=0)
     _, log, _ = logged(call, [calls("look"), "Done."], retry, tools=[look])
     assert_trajectory(log, "look, ToolRetryMiddleware.around_tool -> repeated < answer")
     with pytest.raises(TrajectoryMismatch, match="in the same turn as look"):

@@ -24,16 +24,8 @@ from agent_factory import (
     create_agent,
     wrap_tool_call,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import BadReturn, CommandNotSupported
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    FlowGuardMiddleware,
-    GuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Rule,
-    ToolCallLimitMiddleware,
-    ToolPolicy,
-)
 from agent_factory.testing import ScriptedChatModel
 from samples import PassingWraps, add, texts, through, tool_texts
 from tables import each
@@ -444,13 +436,15 @@ class OtherByWrap(AgentMiddleware):
 
 
 DECIDERS: dict[str, Any] = {
-    "deny": lambda: HumanInTheLoopMiddleware(ToolPolicy(Rule("pay", "deny"), Rule("*", "allow"))),
-    "flow guard": lambda: FlowGuardMiddleware(ToolPolicy(Rule("pay", "deny"))),
-    "limit": lambda: ToolCallLimitMiddleware(tool_name="pay", run_limit=0),
-    "judge": lambda: AutoModeMiddleware(
+    "deny": lambda: m.HumanInTheLoopMiddleware(
+        m.ToolPolicy(m.Rule("pay", "deny"), m.Rule("*", "allow"))
+    ),
+    "flow guard": lambda: m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("pay", "deny"))),
+    "limit": lambda: m.ToolCallLimitMiddleware(tool_name="pay", run_limit=0),
+    "judge": lambda: m.AutoModeMiddleware(
         tools=["pay"], classifier=ScriptedChatModel(['{"reason": "No.", "probability": 1}'] * 2)
     ),
-    "guard": lambda: GuardMiddleware(lambda call: "no", on="call", tools=["pay"]),
+    "guard": lambda: m.GuardMiddleware(lambda call: "no", on="call", tools=["pay"]),
 }
 
 

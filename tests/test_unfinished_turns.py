@@ -13,13 +13,7 @@ from langgraph.errors import InvalidUpdateError, is_invalid_resume
 from langgraph.types import Command
 
 from agent_factory import AgentState, create_agent
-from agent_factory.middleware import (
-    BudgetMiddleware,
-    ClientToolsMiddleware,
-    HumanInTheLoopMiddleware,
-    Limits,
-    ToolCallLimitMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import Till, ask, payments
 from samples import results_by_id
@@ -54,10 +48,10 @@ def waiting(call: Any, kind: str, fused: Any = True, **options: Any) -> tuple[An
     """An agent that has paid in a turn with a call that waits or fails, and asks for that again."""
     till = Till()
     stack: list[Any] = [
-        ToolCallLimitMiddleware(tool_name="pay", thread_limit=2),
-        BudgetMiddleware(thread=Limits(tool_calls=9)),
-        HumanInTheLoopMiddleware({"look": True}, interrupt_mode="per_call"),
-        ClientToolsMiddleware(),
+        m.ToolCallLimitMiddleware(tool_name="pay", thread_limit=2),
+        m.BudgetMiddleware(thread=m.Limits(tool_calls=9)),
+        m.HumanInTheLoopMiddleware({"look": True}, interrupt_mode="per_call"),
+        m.ClientToolsMiddleware(),
     ]
     script = [[*payments(1), CALLS[kind]], [*payments(2), CALLS[kind]], [*payments(3)], "Done."]
     options["state_schema"] = Counting
@@ -105,7 +99,7 @@ def test_a_new_message_says_that_a_call_has_not_run_if_that_is_known(call: Any, 
     agent: Any = create_agent(
         ScriptedChatModel([[*payments(1), CALLS["question"]], "Stopped."]),
         [till.pay, ask],
-        middleware=[HumanInTheLoopMiddleware(reviewed, interrupt_mode=mode)],
+        middleware=[m.HumanInTheLoopMiddleware(reviewed, interrupt_mode=mode)],
         checkpointer=InMemorySaver(),
         interrupt_before=["tools"] if kind == "paused" else None,
         ignore=["AF212"],

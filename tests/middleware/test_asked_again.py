@@ -16,16 +16,7 @@ from langgraph.errors import GraphInterrupt
 from stack_agents import reply
 
 from agent_factory import AgentMiddleware, OutputError, TurnError, create_agent
-from agent_factory.middleware import (
-    AnswerGuardMiddleware,
-    ModelCallLimitMiddleware,
-    ModelFallbackMiddleware,
-    ModelRefusalMiddleware,
-    ModelRetryMiddleware,
-    ProgressGuardMiddleware,
-    ToolCallLimitMiddleware,
-    UnusableAnswerError,
-)
+from agent_factory import middleware as m
 from agent_factory.middleware.model_retry import default_retry_on
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
@@ -38,8 +29,8 @@ ONE: Any = {"configurable": {"thread_id": "1"}}
 DOWN = ConnectionError("down")
 
 
-def retry(**settings: Any) -> ModelRetryMiddleware:
-    return ModelRetryMiddleware(**{"initial_delay": 0.0001, **settings})
+def retry(**settings: Any) -> m.ModelRetryMiddleware:
+    return m.ModelRetryMiddleware(**{"initial_delay": 0.0001, **settings})
 
 
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
@@ -259,7 +250,7 @@ def agent(
             ran.append((a, b))
         return a + b
 
-    members = [*stack, AnswerGuardMiddleware(**guard)]
+    members = [*stack, m.AnswerGuardMiddleware(**guard)]
     options: Any = {"response_format": schema, "decisions": decisions}
     return create_agent(model, [add], middleware=members, **options)
 
@@ -360,7 +351,7 @@ def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Any) 
     model = scripted(refusal)
     call(agent(model), GO)
     assert len(model.requests) == 1
-    stack = [ModelRefusalMiddleware(scripted("Gladly.", "Gladly.")), AnswerGuardMiddleware()]
+    stack = [m.ModelRefusalMiddleware(scripted("Gladly.", "Gladly.")), m.AnswerGuardMiddleware()]
     for order in (stack, stack[::-1]):
         result = call(create_agent(scripted(refusal), middleware=order), GO)
         assert last_text(result) == "Gladly."
@@ -477,7 +468,7 @@ def test_a_note_says_what_was_wrong(step: Any, note: str, call: Any) -> None:
 
 
 def test_an_error_can_be_raised(call: Any) -> None:
-    with pytest.raises(UnusableAnswerError) as caught:
+    with pytest.raises(m.UnusableAnswerError) as caught:
         guarded(call, "", cut("Once"), max_retries=1, on_failure="error")
     assert str(caught.value).startswith(
         "[AF355] the model: gave no usable answer: empty (no text and no calls), cut "
@@ -488,7 +479,7 @@ def test_an_error_can_be_raised(call: Any) -> None:
 
 
 def test_a_fallback_takes_the_error_for_a_failure_of_the_model(call: Any) -> None:
-    fallback = ModelFallbackMiddleware(scripted("It is 5."))
+    fallback = m.ModelFallbackMiddleware(scripted("It is 5."))
     options: Any = {"max_retries": 0, "on_failure": "error"}
     assert guarded(call, "", stack=[fallback], **options).text == "It is 5."
 
@@ -527,15 +518,15 @@ def test_a_text_that_could_be_parsed_is_complete(call: Any) -> None:
 
 def test_each_attempt_counts_as_a_call_of_the_model(call: Any) -> None:
     for most, text in ((3, "Yes."), (2, "I had to stop here")):
-        limit = ModelCallLimitMiddleware(run_limit=most)
+        limit = m.ModelCallLimitMiddleware(run_limit=most)
         assert guarded(call, "", "", "Yes.", stack=[limit]).text.startswith(text)
 
 
 @each(
     "stack",
     [
-        [ProgressGuardMiddleware(remark_after=1, withhold_after=1, answer_after=1)],
-        [ToolCallLimitMiddleware(run_limit=1, exit_behavior="answer")],
+        [m.ProgressGuardMiddleware(remark_after=1, withhold_after=1, answer_after=1)],
+        [m.ToolCallLimitMiddleware(run_limit=1, exit_behavior="answer")],
     ],
 )
 def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Any) -> None:
@@ -554,7 +545,7 @@ def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Any) ->
 )
 def test_arguments_that_cannot_be_used(arguments: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        AnswerGuardMiddleware(**arguments)
+        m.AnswerGuardMiddleware(**arguments)
 
 
 # Laws
@@ -562,7 +553,7 @@ def test_arguments_that_cannot_be_used(arguments: dict[str, Any], error: str) ->
 
 @pytest.mark.long
 def test_it_keeps_the_laws_of_middleware() -> None:
-    check_middleware(AnswerGuardMiddleware)
+    check_middleware(m.AnswerGuardMiddleware)
 
 
 def steps() -> st.SearchStrategy[list[Any]]:

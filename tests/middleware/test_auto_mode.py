@@ -17,14 +17,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import ToolCallRequest, create_agent, plan_agent, run
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    HumanInTheLoopMiddleware,
-    LLMToolEmulator,
-    Rule,
-    ToolPolicy,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_messages
 from tables import each
@@ -54,9 +47,9 @@ def judgement(probability: Any, reason: Any = "Nobody asked for it.") -> list[di
     return [{"name": "RiskJudgement", "args": {"reason": reason, "probability": probability}}]
 
 
-def judged(*steps: Any, **settings: Any) -> tuple[ScriptedChatModel, AutoModeMiddleware]:
+def judged(*steps: Any, **settings: Any) -> tuple[ScriptedChatModel, m.AutoModeMiddleware]:
     judge = ScriptedChatModel(list(steps))
-    return judge, AutoModeMiddleware(**{"tools": ["delete"], "classifier": judge, **settings})
+    return judge, m.AutoModeMiddleware(**{"tools": ["delete"], "classifier": judge, **settings})
 
 
 def agent(*stack: Any, calls: Any = None, **settings: Any) -> Any:
@@ -69,7 +62,7 @@ def document(judge: ScriptedChatModel, request: int = 0) -> dict[str, Any]:
     return read
 
 
-def outcome(call: Any, auto: AutoModeMiddleware, **options: Any) -> ToolMessage:
+def outcome(call: Any, auto: m.AutoModeMiddleware, **options: Any) -> ToolMessage:
     """The result of the call that some middleware has judged."""
     (message,) = tool_messages(call(agent(auto, **options), GO))
     return message
@@ -226,7 +219,7 @@ def test_instructions_and_criteria_are_part_of_the_prompt(
 def test_a_model_without_structured_output_answers_in_text(
     call: Any, answer: str, status: str
 ) -> None:
-    auto = AutoModeMiddleware(tools=["delete"], classifier=FakeListChatModel(responses=[answer]))
+    auto = m.AutoModeMiddleware(tools=["delete"], classifier=FakeListChatModel(responses=[answer]))
     assert outcome(call, auto).status == status
 
 
@@ -247,8 +240,8 @@ def test_a_tool_that_is_only_known_at_run_time_is_judged_without_a_description()
 
 def test_the_order_of_a_stack_is_checked() -> None:
     _, auto = judged()
-    review, retry = HumanInTheLoopMiddleware({"delete": True}), ToolRetryMiddleware()
-    emulator = LLMToolEmulator(model=ScriptedChatModel([]))
+    review, retry = m.HumanInTheLoopMiddleware({"delete": True}), m.ToolRetryMiddleware()
+    emulator = m.LLMToolEmulator(model=ScriptedChatModel([]))
     with warnings.catch_warnings(record=True) as warned:
         plan_agent(tools=[delete], middleware=[review, auto, retry, emulator])
     assert "AF204" not in "".join(str(warning.message) for warning in warned)
@@ -286,9 +279,9 @@ def test_invalid_arguments_are_refused(
 # --- decision models ------------------------------------------------------------------------------
 
 
-def decided(*answers: Any, **settings: Any) -> tuple[ScriptedDecisionModel, AutoModeMiddleware]:
+def decided(*answers: Any, **settings: Any) -> tuple[ScriptedDecisionModel, m.AutoModeMiddleware]:
     judge = ScriptedDecisionModel(answers=list(answers))
-    return judge, AutoModeMiddleware(**{"tools": ["delete"], "classifier": judge, **settings})
+    return judge, m.AutoModeMiddleware(**{"tools": ["delete"], "classifier": judge, **settings})
 
 
 @each(
@@ -341,8 +334,10 @@ def test_a_decision_model_may_have_retries_fallbacks_or_a_config(
 
 def test_a_rule_may_have_a_decision_model_as_its_judge(call: Any) -> None:
     judge = ScriptedDecisionModel(answers=[0.9])
-    policy = ToolPolicy(Rule("delete", "judge", otherwise="deny"), Rule("*", "ask"), judge=judge)
-    review = HumanInTheLoopMiddleware(policy)
+    policy = m.ToolPolicy(
+        m.Rule("delete", "judge", otherwise="deny"), m.Rule("*", "ask"), judge=judge
+    )
+    review = m.HumanInTheLoopMiddleware(policy)
     (denied,) = tool_messages(call(agent(review, checkpointer=InMemorySaver()), GO, ONE))
     assert "judged as 0.9." in denied.text
     assert denied.status == "error"

@@ -12,14 +12,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from agent_factory import ModelRequest, ModelResponse, ToolRuntime, create_agent
-from agent_factory.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    LLMToolSelectorMiddleware,
-    ProviderToolSearchMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
@@ -39,7 +32,7 @@ def mail(to: str) -> str:
     return "sent"
 
 
-def summarizing(cls: Any = SummarizationMiddleware, **settings: Any) -> Any:
+def summarizing(cls: Any = m.SummarizationMiddleware, **settings: Any) -> Any:
     defaults: dict[str, Any] = {"trigger": ("messages", 3), "keep": ("messages", 1)}
     return cls(ScriptedChatModel(["S"] * 3), **{**defaults, **settings})
 
@@ -71,7 +64,7 @@ def test_before_model_returns_the_shorter_conversation(mode: str) -> None:
 def test_a_subclass_may_override_before_model_and_call_super(call: Any) -> None:
     seen: list[Any] = []
 
-    class Audited(SummarizationMiddleware):
+    class Audited(m.SummarizationMiddleware):
         def before_model(self, state: Any, runtime: Any = None) -> Any:
             seen.append(super().before_model(state, runtime))
             return seen[-1]
@@ -106,25 +99,25 @@ CHOOSER = [[{"name": "ToolSelection", "args": {"tools": ["mail"]}}]] * 2
     [
         (summarizing, {}, lambda r: [m.text[-1] for m in r.messages], ["S", "c"]),
         (
-            lambda: TodoListMiddleware(system_prompt="Plan."),
+            lambda: m.TodoListMiddleware(system_prompt="Plan."),
             WITH_PROMPT,
             lambda r: (r.system_prompt, r.messages),
             (PLANNED, CHAT),
         ),
         (
-            lambda: ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=50, keep=0)]),
+            lambda: m.ContextEditingMiddleware(edits=[m.ClearToolUsesEdit(trigger=50, keep=0)]),
             {"messages": long_history()},
             lambda r: r.messages[1].text,
             "[cleared]",
         ),
         (
-            lambda: LLMToolSelectorMiddleware(model=ScriptedChatModel(CHOOSER)),
+            lambda: m.LLMToolSelectorMiddleware(model=ScriptedChatModel(CHOOSER)),
             {},
             lambda r: r.tools,
             [mail],
         ),
         (
-            lambda: ProviderToolSearchMiddleware(provider="openai"),
+            lambda: m.ProviderToolSearchMiddleware(provider="openai"),
             {},
             lambda r: r.tools[-1],
             {"type": "tool_search"},
@@ -155,7 +148,7 @@ def test_a_model_layer_changes_the_request_of_its_handler(
 def test_an_edit_changes_the_list_it_is_given_and_returns_it() -> None:
     messages = long_history()
     _, result, *_ = messages
-    edit = ClearToolUsesEdit(trigger=50, keep=0)
+    edit = m.ClearToolUsesEdit(trigger=50, keep=0)
     assert edit.apply(messages, count_tokens=lambda some: 999) is messages
     assert messages[1].text == "[cleared]"
     assert result.text != "[cleared]"
@@ -163,7 +156,7 @@ def test_an_edit_changes_the_list_it_is_given_and_returns_it() -> None:
 
 @each("state", [{}, {"messages": []}, {"messages": CHAT}])
 def test_the_tool_of_a_todo_list(state: Any) -> None:
-    write_todos: Any = TodoListMiddleware().tools[0]
+    write_todos: Any = m.TodoListMiddleware().tools[0]
     runtime: Any = ToolRuntime(
         state=state, context=None, config={}, stream_writer=print, tool_call_id="1", store=None
     )

@@ -21,21 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, ToolRuntime, agent_tool
-from agent_factory.middleware import (
-    Effect,
-    EffectError,
-    EffectStore,
-    HumanInTheLoopMiddleware,
-    InMemoryEffects,
-    OnceMiddleware,
-    SqliteEffects,
-    ToolRetryMiddleware,
-    Undone,
-    aundo_effects,
-    effects_of_run,
-    idempotency_key,
-    undo_effects,
-)
+from agent_factory import middleware as m
 from agent_factory.review import pending, reject
 from agent_factory.testing import assert_valid_history
 from processes import Processes, exit_code, wait_for_line
@@ -79,28 +65,28 @@ class Agency:
         """Pay."""
         return self._do(f"pay {euros}", "pay")
 
-    def cancel_flight(self, flight: Effect) -> None:
+    def cancel_flight(self, flight: m.Effect) -> None:
         self._do(f"cancel {flight.result.text} [{flight.args['to']}]", "cancel_flight")
 
-    async def cancel_hotel_async(self, hotel: Effect) -> None:
+    async def cancel_hotel_async(self, hotel: m.Effect) -> None:
         self.cancel_hotel(hotel)
 
-    def cancel_hotel(self, hotel: Effect) -> None:
+    def cancel_hotel(self, hotel: m.Effect) -> None:
         self._do(f"cancel {hotel.result.text} [{hotel.args['city']}]", "cancel_hotel")
 
 
 CANCELLED = ["cancel Done: sleep in Oslo [Oslo]", "cancel Done: fly to Oslo [Oslo]"]
 
 
-def once_of(agency: Agency, policy: Any = "ask", **changes: Any) -> OnceMiddleware:
+def once_of(agency: Agency, policy: Any = "ask", **changes: Any) -> m.OnceMiddleware:
     undo = {"book_flight": agency.cancel_flight, "book_hotel": agency.cancel_hotel}
-    options = {"store": InMemoryEffects(), "undo": undo, **changes}
-    return OnceMiddleware({"book_flight": policy, "book_hotel": policy}, **options)
+    options = {"store": m.InMemoryEffects(), "undo": undo, **changes}
+    return m.OnceMiddleware({"book_flight": policy, "book_hotel": policy}, **options)
 
 
-def agent_of(agency: Agency, once: OnceMiddleware, script: Any = TRIP, **options: Any) -> Any:
+def agent_of(agency: Agency, once: m.OnceMiddleware, script: Any = TRIP, **options: Any) -> Any:
     tools = [agency.book_flight, agency.book_hotel, agency.pay]
-    stack = [HumanInTheLoopMiddleware({"pay": True}), once]
+    stack = [m.HumanInTheLoopMiddleware({"pay": True}), once]
     options = {"tools": tools, "checkpointer": InMemorySaver(), **options}
     return stack_agents.agent_of(script, *stack, **options)
 
@@ -113,12 +99,12 @@ def go(agent: Any, text: str = "Book a trip") -> None:
 def undo(request: Any) -> Any:
     """Call undo_effects or aundo_effects with the state of an agent's thread."""
 
-    def undo(once: OnceMiddleware, run: Any) -> Undone:
+    def undo(once: m.OnceMiddleware, run: Any) -> m.Undone:
         if not isinstance(run, str):
             run = run.get_state(THREAD)
         if request.param == "sync":
-            return undo_effects(once, run)
-        return asyncio.run(aundo_effects(once, run))
+            return m.undo_effects(once, run)
+        return asyncio.run(m.aundo_effects(once, run))
 
     return undo
 
@@ -219,37 +205,37 @@ def test_async_compensations_need_an_async_call() -> None:
     once = once_of(agency, undo={"book_hotel": agency.cancel_hotel_async})
     agent = agent_of(agency, once)
     go(agent)
-    with pytest.raises(EffectError, match="Use `await aundo_effects"):
-        undo_effects(once, agent.get_state(THREAD))
-    undone = asyncio.run(aundo_effects(once, agent.get_state(THREAD)))
+    with pytest.raises(m.EffectError, match="Use `await aundo_effects"):
+        m.undo_effects(once, agent.get_state(THREAD))
+    undone = asyncio.run(m.aundo_effects(once, agent.get_state(THREAD)))
     assert tools_of(undone.undone) == ["book_hotel"]
     assert agency.log[2:] == CANCELLED[:1]
 
 
 def test_a_run_can_be_named_and_holds_the_effects_of_subagents(undo: Any) -> None:
-    agency, store = Agency(), InMemoryEffects()
+    agency, store = Agency(), m.InMemoryEffects()
     once = once_of(agency, store=None)
     booking: Any = {"tools": [agency.book_hotel], "name": "clerk", "ignore": ["AF211"]}
-    inner = OnceMiddleware({"book_hotel": "ask"})
+    inner = m.OnceMiddleware({"book_hotel": "ask"})
     clerk = stack_agents.agent_of([TRIP[1], "Booked."], inner, **booking)
     steps = [TRIP[0], [{"name": "clerk", "args": {"request": "Go"}}], "Booked."]
     tools: Any = [agency.book_flight, agent_tool(clerk, description="Books hotels.")]
     options: Any = {"tools": tools, "checkpointer": InMemorySaver(), "ignore": ["AF210"]}
     agent = stack_agents.agent_of(steps, once, **options)
-    with effects_of_run(store, "trip-1"):
+    with m.effects_of_run(store, "trip-1"):
         go(agent)
         assert tools_of(undo(once, "trip-1").undone) == ["book_hotel", "book_flight"]
     assert agency.log[2:] == CANCELLED
-    with pytest.raises(EffectError, match="has no store"):
+    with pytest.raises(m.EffectError, match="has no store"):
         undo(once, "trip-1")
 
 
-class Keeps(InMemoryEffects):
+class Keeps(m.InMemoryEffects):
     """A store that keeps a record which was released."""
 
     releases = 0
 
-    def release(self, effect: Effect) -> None:
+    def release(self, effect: m.Effect) -> None:
         self.releases += 1
         assert self.releases < 50
 
@@ -261,7 +247,7 @@ def test_a_store_that_keeps_a_released_record_is_an_error(undo: Any) -> None:
     go(agent)
     with pytest.raises(Killed):
         undo(once, agent)
-    with pytest.raises(EffectError, match=r"has kept the record of .*, which was released"):
+    with pytest.raises(m.EffectError, match=r"has kept the record of .*, which was released"):
         undo(once, agent)
     assert store.releases == 1
 
@@ -269,21 +255,21 @@ def test_a_store_that_keeps_a_released_record_is_an_error(undo: Any) -> None:
 # Stores
 
 
-def effect(key: str = "key", run: str = "run") -> Effect:
-    return Effect.start(key, run, "pay", b"args")
+def effect(key: str = "key", run: str = "run") -> m.Effect:
+    return m.Effect.start(key, run, "pay", b"args")
 
 
-@pytest.fixture(params=[InMemoryEffects, SqliteEffects])
-def store(request: Any, tmp_path: Path) -> Iterator[EffectStore]:
-    if request.param is InMemoryEffects:
-        yield InMemoryEffects()
+@pytest.fixture(params=[m.InMemoryEffects, m.SqliteEffects])
+def store(request: Any, tmp_path: Path) -> Iterator[m.EffectStore]:
+    if request.param is m.InMemoryEffects:
+        yield m.InMemoryEffects()
         return
-    store = SqliteEffects(tmp_path / "effects.db")
+    store = m.SqliteEffects(tmp_path / "effects.db")
     yield store
     store.close()
 
 
-def test_the_first_attempt_is_recorded_and_others_see_it(store: EffectStore) -> None:
+def test_the_first_attempt_is_recorded_and_others_see_it(store: m.EffectStore) -> None:
     first, second = effect(), effect()
     assert store.begin(first) is None
     assert store.begin(second) == first
@@ -293,7 +279,7 @@ def test_the_first_attempt_is_recorded_and_others_see_it(store: EffectStore) -> 
     assert (earlier.result_data, earlier.attempt) == (b"result", first.attempt)
 
 
-def test_an_attempt_that_is_not_done_can_be_released_by_itself_alone(store: EffectStore) -> None:
+def test_an_attempt_that_is_not_done_can_be_released_by_itself_alone(store: m.EffectStore) -> None:
     first, second = effect(), effect()
     store.begin(first)
     store.release(second)
@@ -306,7 +292,7 @@ def test_an_attempt_that_is_not_done_can_be_released_by_itself_alone(store: Effe
     assert store.begin(first) is not None
 
 
-def test_a_run_lists_its_effects_in_order(store: EffectStore) -> None:
+def test_a_run_lists_its_effects_in_order(store: m.EffectStore) -> None:
     first, second, third = effect("b"), effect("c", "other"), effect("a")
     for one in (first, second, third):
         store.begin(one)
@@ -316,7 +302,7 @@ def test_a_run_lists_its_effects_in_order(store: EffectStore) -> None:
     assert store.of_run("run") == [third, first]
 
 
-def test_one_of_many_threads_begins(store: EffectStore) -> None:
+def test_one_of_many_threads_begins(store: m.EffectStore) -> None:
     with ThreadPoolExecutor(8) as threads:
         begun = list(threads.map(lambda _: store.begin(effect()), range(50)))
     assert begun.count(None) == 1
@@ -325,7 +311,7 @@ def test_one_of_many_threads_begins(store: EffectStore) -> None:
 def test_a_file_keeps_its_effects_and_a_closed_store_opens_again(tmp_path: Path) -> None:
     first = effect()
     for earlier in (None, first):
-        store = SqliteEffects(tmp_path / "effects.db")
+        store = m.SqliteEffects(tmp_path / "effects.db")
         store.close()
         assert store.begin(first) == earlier
         store.close()
@@ -364,7 +350,7 @@ def test_one_of_several_processes_begins_each_effect(tmp_path: Path, processes: 
     won = [json.loads(wait_for_line(racer, "[")) for racer in racers]
     assert [exit_code(racer) for racer in racers] == [0] * 3
     assert sorted(number for numbers in won for number in numbers) == list(range(200))
-    store = SqliteEffects(tmp_path / "effects.db")
+    store = m.SqliteEffects(tmp_path / "effects.db")
     assert sum(one.is_done for one in store.of_run("run")) == len(range(0, 200, 3))
     store.close()
 
@@ -411,7 +397,7 @@ class World:
         self.point()
 
 
-class Mortal(InMemoryEffects):
+class Mortal(m.InMemoryEffects):
     """A store around whose operations the process may die."""
 
     def __init__(self, world: World) -> None:
@@ -424,13 +410,13 @@ class Mortal(InMemoryEffects):
         self._world.point()
         return result
 
-    def begin(self, effect: Effect) -> Any:
+    def begin(self, effect: m.Effect) -> Any:
         return self._between_points(super().begin, effect)
 
-    def finish(self, effect: Effect, result: bytes) -> None:
+    def finish(self, effect: m.Effect, result: bytes) -> None:
         self._between_points(super().finish, effect, result)
 
-    def release(self, effect: Effect) -> None:
+    def release(self, effect: m.Effect) -> None:
         self._between_points(super().release, effect)
 
 
@@ -447,11 +433,11 @@ class Outside(AgentMiddleware):
         return result
 
 
-def mortal_agent(world: World, once: OnceMiddleware, script: Any, fused: Any) -> Any:
+def mortal_agent(world: World, once: m.OnceMiddleware, script: Any, fused: Any) -> Any:
     def tool_of(policy: str) -> Any:
         def tool(number: int, runtime: ToolRuntime) -> str:
             """Have an effect."""
-            key = idempotency_key(runtime)
+            key = m.idempotency_key(runtime)
             world.have_effect(key)
             return f"done {key}"
 
@@ -462,13 +448,13 @@ def mortal_agent(world: World, once: OnceMiddleware, script: Any, fused: Any) ->
         [{"name": policy, "args": {"number": at}, "id": str(at)} for at, policy in enumerate(turn)]
         for turn in script
     ]
-    retry = ToolRetryMiddleware(retry_on=(ConnectionError,), initial_delay=0)
+    retry = m.ToolRetryMiddleware(retry_on=(ConnectionError,), initial_delay=0)
     tools = [tool_of(policy) for policy in POLICIES]
     options: Any = {"tools": tools, "checkpointer": InMemorySaver(), "fused": fused}
     return stack_agents.agent_of([*steps, "Done."], Outside(world), retry, once, **options)
 
 
-def live(agent: Any, world: World, store: InMemoryEffects, mode: str) -> None:
+def live(agent: Any, world: World, store: m.InMemoryEffects, mode: str) -> None:
     """Start a run, and resume it until it is done."""
     given: Any = {"messages": [("user", "Go")]}
     for _ in range(100):
@@ -514,7 +500,7 @@ def test_no_effect_is_doubled_or_lost(
 ) -> None:
     world = World(deaths, failures)
     store = Mortal(world)
-    once = OnceMiddleware({policy: policy for policy in POLICIES}, store=store)  # type: ignore[misc]
+    once = m.OnceMiddleware({policy: policy for policy in POLICIES}, store=store)  # type: ignore[misc]
     agent = mortal_agent(world, once, script, fused)
     live(agent, world, store, mode)
     messages = agent.get_state(THREAD).values["messages"]
@@ -547,7 +533,7 @@ def test_no_effect_is_doubled_or_lost(
 def test_no_compensation_is_doubled_or_lost(script: Any, deaths: set[int], failures: Any) -> None:
     world = World(set(), (set(), set()))
     store = Mortal(world)
-    once = OnceMiddleware(
+    once = m.OnceMiddleware(
         {policy: policy for policy in POLICIES},  # type: ignore[misc]
         store=store,
         undo=dict.fromkeys(POLICIES, lambda effect: world.have_effect(UNDOING + effect.key)),
@@ -560,13 +546,13 @@ def test_no_compensation_is_doubled_or_lost(script: Any, deaths: set[int], failu
     undone = None
     while undone is None:
         try:
-            undone = undo_effects(once, agent.get_state(THREAD))
+            undone = m.undo_effects(once, agent.get_state(THREAD))
         except (Killed, ConnectionError, TimeoutError):
             continue
     cancelled = [key.removeprefix(UNDOING) for key in world.effects[len(done) :]]
     times, first = Counter(cancelled), list(dict.fromkeys(cancelled))
     assert first == [key for key in reversed(done) if key in times]
-    assert isinstance(undone, Undone)
+    assert isinstance(undone, m.Undone)
     assert {effect.key for effect in (*undone.undone, *undone.unknown)} == set(done)
     for effect in undone.undone:
         assert times[effect.key] == 1 or (effect.tool == "rerun" and times[effect.key] >= 1)

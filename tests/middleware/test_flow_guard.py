@@ -18,17 +18,7 @@ from langgraph.types import Command
 from stack_agents import agent_of, calling
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent, review, tool_labels
-from agent_factory.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    FlowGuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Rule,
-    SummarizationMiddleware,
-    ToolErrorMiddleware,
-    ToolPolicy,
-    ToolResultOffloadMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.middleware.flow_guard import first_seen
 from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import new_thread
@@ -119,7 +109,7 @@ class Desk:
     def agent(self, script: Sequence[Any], *middleware: Any, tools: Sequence[Any] = ()) -> Any:
         steps = [*map(answer_of, script), *["Done."] * 9]
         kept: Any = {"checkpointer": self.saver, "store": self.store}
-        stack = middleware or [FlowGuardMiddleware()]
+        stack = middleware or [m.FlowGuardMiddleware()]
         return agent_of(steps, *stack, tools=[*self.tools, *tools], **kept)
 
     def next(self, messages: Sequence[Any]) -> Any:
@@ -175,7 +165,7 @@ class Case:
 
     def agent(self, desk: Desk, *script: Any) -> Any:
         tools = [self.clerk(desk)] if self.clerk else []
-        return desk.agent(script, FlowGuardMiddleware(), *self.stack(), tools=tools)
+        return desk.agent(script, m.FlowGuardMiddleware(), *self.stack(), tools=tools)
 
 
 class Renames(AgentMiddleware):
@@ -190,7 +180,7 @@ class Renames(AgentMiddleware):
 
 
 def shortening() -> Any:
-    return SummarizationMiddleware(
+    return m.SummarizationMiddleware(
         ScriptedChatModel(["They read a page and the customers."] * 9),
         trigger=("messages", 5),
         keep=("messages", 1),
@@ -199,8 +189,8 @@ def shortening() -> Any:
 
 
 def clearing() -> Any:
-    edit = ClearToolUsesEdit(trigger=1, keep=0)
-    return ContextEditingMiddleware(edits=[edit], keep_thread=False)
+    edit = m.ClearToolUsesEdit(trigger=1, keep=0)
+    return m.ContextEditingMiddleware(edits=[edit], keep_thread=False)
 
 
 CASES = {
@@ -210,22 +200,22 @@ CASES = {
     "file": Case(READ, CUSTOMERS, sources=("read_file", "list_customers")),
     "memory": Case(RECALL, sources=("recall_memory", "recall_memory")),
     "server of MCP": Case(SEARCH, CUSTOMERS, sources=("search", "list_customers")),
-    "error": Case(FETCH_DOWN, CUSTOMERS, stack=lambda: [ToolErrorMiddleware()]),
+    "error": Case(FETCH_DOWN, CUSTOMERS, stack=lambda: [m.ToolErrorMiddleware()]),
     "summary": Case(FETCH, CUSTOMERS, COUNT, stack=lambda: [shortening()]),
     "cleared result": Case(FETCH, CUSTOMERS, COUNT, stack=lambda: [clearing()]),
     "offloaded result": Case(
         FETCH,
         CUSTOMERS,
-        stack=lambda: [ToolResultOffloadMiddleware(threshold=10, preview=5, place="store")],
+        stack=lambda: [m.ToolResultOffloadMiddleware(threshold=10, preview=5, place="store")],
     ),
     "agent inside": Case(
         CLERK,
         CUSTOMERS,
-        clerk=lambda desk: desk.clerk([FETCH, "It says so."], FlowGuardMiddleware()),
+        clerk=lambda desk: desk.clerk([FETCH, "It says so."], m.FlowGuardMiddleware()),
         sources=("the result of clerk/fetch_page (call_", "the result of clerk (call_"),
     ),
     "sink inside": Case(
-        FETCH, CUSTOMERS, clerk=lambda desk: desk.clerk([SEND], FlowGuardMiddleware()), sink=CLERK
+        FETCH, CUSTOMERS, clerk=lambda desk: desk.clerk([SEND], m.FlowGuardMiddleware()), sink=CLERK
     ),
     "all of it inside": Case(
         clerk=lambda desk: desk.clerk([FETCH, CUSTOMERS, SEND]),
@@ -300,7 +290,7 @@ def test_a_call_that_a_person_approves_runs_once(call: Any, kind: str) -> None:
 
 
 def guarded_clerk(*script: Any) -> Callable[[Desk], Any]:
-    return lambda desk: desk.clerk(script, FlowGuardMiddleware())
+    return lambda desk: desk.clerk(script, m.FlowGuardMiddleware())
 
 
 BENIGN: list[Case] = [
@@ -310,7 +300,7 @@ BENIGN: list[Case] = [
     *(Case(source, SEND) for source in (FETCH, READ, SEARCH, CUSTOMERS, COUNT)),
     *(Case(source, SEND, SEND) for source in (FETCH, READ, SEARCH, CUSTOMERS)),
     *(Case([source, SEND]) for source in (FETCH, READ, SEARCH, CUSTOMERS)),
-    *(Case(FETCH_DOWN, *rest, stack=lambda: [ToolErrorMiddleware()]) for rest in ((), (SEND,))),
+    *(Case(FETCH_DOWN, *rest, stack=lambda: [m.ToolErrorMiddleware()]) for rest in ((), (SEND,))),
     Case(SEND, FETCH, CUSTOMERS),
     Case([SEND, FETCH, CUSTOMERS]),
     Case([CUSTOMERS, FETCH, SEND]),
@@ -354,7 +344,7 @@ def test_benign_runs_are_asked_one_needless_question_at_most(call: Any, parts: l
 
 def test_a_denied_call_says_which_results_are_the_reason(call: Any, thread: str) -> None:
     desk = Desk()
-    agent = desk.agent([FETCH, CUSTOMERS, SEND], FlowGuardMiddleware(action="deny"))
+    agent = desk.agent([FETCH, CUSTOMERS, SEND], m.FlowGuardMiddleware(action="deny"))
     denied = call(agent, PUT_IN, config_of(thread))["messages"][-2]
     assert denied.status == "error"
     assert "text that others wrote: the result of fetch_page (call_" in denied.text
@@ -366,7 +356,7 @@ def test_a_denied_call_says_which_results_are_the_reason(call: Any, thread: str)
 def test_one_label_is_enough_where_the_guard_says_so(call: Any, label: Any, thread: str) -> None:
     source = {"untrusted": FETCH, "private": CUSTOMERS}[label]
     other = {"untrusted": CUSTOMERS, "private": FETCH}[label]
-    guard = FlowGuardMiddleware(seen=[label])
+    guard = m.FlowGuardMiddleware(seen=[label])
     desk = Desk()
     assert "__interrupt__" in call(desk.agent([source, SEND], guard), PUT_IN, config_of(thread))
     result = call(desk.agent([other, SEND], guard), PUT_IN, config_of(new_thread()))
@@ -375,12 +365,14 @@ def test_one_label_is_enough_where_the_guard_says_so(call: Any, label: Any, thre
 
 
 def test_rules_of_the_author_come_before_the_default(call: Any, thread: str) -> None:
-    policy = ToolPolicy(
-        Rule("send_mail", "allow", when={"to": "ada"}),
-        Rule("count", "deny", when={"seen": "untrusted"}, reason="Not now."),
+    policy = m.ToolPolicy(
+        m.Rule("send_mail", "allow", when={"to": "ada"}),
+        m.Rule("count", "deny", when={"seen": "untrusted"}, reason="Not now."),
     )
     desk, to_ada = Desk(), ("send_mail", {"to": "ada"})
-    agent = desk.agent([COUNT, FETCH, CUSTOMERS, to_ada, COUNT, SEND], FlowGuardMiddleware(policy))
+    agent = desk.agent(
+        [COUNT, FETCH, CUSTOMERS, to_ada, COUNT, SEND], m.FlowGuardMiddleware(policy)
+    )
     result = call(agent, PUT_IN, config_of(thread))
     results = [m for m in agent.get_state(config_of(thread)).values["messages"] if m.type == "tool"]
     assert [m.status for m in results] == ["success"] * 4 + ["error"]
@@ -391,9 +383,9 @@ def test_rules_of_the_author_come_before_the_default(call: Any, thread: str) -> 
 
 @each("mode", ["batched", "per_call"])
 def test_a_review_may_depend_on_what_the_thread_has_seen(call: Any, mode: Any, thread: str) -> None:
-    rules = ToolPolicy(Rule("send_mail", "ask", when={"seen": "private"}), Rule("*", "allow"))
-    review = HumanInTheLoopMiddleware(rules, interrupt_mode=mode)
-    guard = FlowGuardMiddleware(ToolPolicy(Rule("*", "allow")))
+    rules = m.ToolPolicy(m.Rule("send_mail", "ask", when={"seen": "private"}), m.Rule("*", "allow"))
+    review = m.HumanInTheLoopMiddleware(rules, interrupt_mode=mode)
+    guard = m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("*", "allow")))
     desk = Desk()
     result = call(desk.agent([SEND, CUSTOMERS, SEND], review, guard), PUT_IN, config_of(thread))
     (waiting,) = result["__interrupt__"]
@@ -405,7 +397,7 @@ def test_a_review_may_depend_on_what_the_thread_has_seen(call: Any, mode: Any, t
 
 
 def test_an_edit_is_refused_unless_a_rule_of_the_author_allows_it(thread: str) -> None:
-    rule = Rule("send_mail", "ask", when={"seen": ["untrusted", "private"]})
+    rule = m.Rule("send_mail", "ask", when={"seen": ["untrusted", "private"]})
     steps = [FETCH, CUSTOMERS, SEND]
     desk, config, other = Desk(), config_of(thread), config_of(f"{thread}-edited")
     agent = desk.agent(steps)
@@ -413,7 +405,7 @@ def test_an_edit_is_refused_unless_a_rule_of_the_author_allows_it(thread: str) -
     reason = r"respond\. `allowed_decisions` of its rule"
     with pytest.raises(review.DecisionNotAllowed, match=reason):
         review.edit(agent, config, {"to": "ada"})
-    agent = desk.agent(steps, FlowGuardMiddleware(ToolPolicy(rule)))
+    agent = desk.agent(steps, m.FlowGuardMiddleware(m.ToolPolicy(rule)))
     agent.invoke(PUT_IN, other)
     review.edit(agent, other, {"to": "ada"})
     assert desk.sent == ["ada"]
@@ -445,7 +437,7 @@ def test_the_state_names_the_first_result_that_brought_a_label(call: Any, thread
 
 
 def test_a_rejected_source_brings_no_label_into_the_state(call: Any, thread: str) -> None:
-    guard = FlowGuardMiddleware(ToolPolicy(Rule("fetch_page", "deny")))
+    guard = m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("fetch_page", "deny")))
     agent = Desk().agent([FETCH, CUSTOMERS], guard)
     call(agent, PUT_IN, config_of(thread))
     assert [*agent.get_state(config_of(thread)).values["seen_labels"]] == ["private"]
@@ -454,7 +446,7 @@ def test_a_rejected_source_brings_no_label_into_the_state(call: Any, thread: str
 def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Any, thread: str) -> None:
     desk = Desk()
     script = [FETCH, CUSTOMERS, ("ask_clerk", {"request": "Send it!"})]
-    steps, guard = [answer_of(SEND), "Done."], FlowGuardMiddleware()
+    steps, guard = [answer_of(SEND), "Done."], m.FlowGuardMiddleware()
     inner = agent_of(steps, guard, tools=[desk.tools[5]], ignore=["AF211"])
     result = call(
         desk.agent(script, tools=[calling(inner, "ask_clerk")]), PUT_IN, config_of(thread)
@@ -479,15 +471,15 @@ def test_an_argument_that_would_guard_nothing_is_refused(
     arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        FlowGuardMiddleware(**arguments)
+        m.FlowGuardMiddleware(**arguments)
 
 
 @pytest.mark.long
 @pytest.mark.law
 def test_it_keeps_the_laws_of_middleware() -> None:
-    check_middleware(FlowGuardMiddleware)
-    policy = ToolPolicy(Rule("search", "deny", when={"seen": "untrusted"}))
-    check_middleware(lambda: FlowGuardMiddleware(policy, action="deny"))
+    check_middleware(m.FlowGuardMiddleware)
+    policy = m.ToolPolicy(m.Rule("search", "deny", when={"seen": "untrusted"}))
+    check_middleware(lambda: m.FlowGuardMiddleware(policy, action="deny"))
 
 
 @pytest.mark.law
@@ -532,7 +524,7 @@ def test_tools_that_a_layer_further_in_brings_are_guarded(call: Any, thread: str
     ran: list[str] = []
     late = Brings(late_tool("news", ran, "untrusted", "private"), late_tool("post", ran, "outside"))
     desk, config = Desk(), config_of(thread)
-    agent = desk.agent([("post", {}), ("news", {}), ("post", {})], FlowGuardMiddleware(), late)
+    agent = desk.agent([("post", {}), ("news", {}), ("post", {})], m.FlowGuardMiddleware(), late)
     result = call(agent, PUT_IN, config)
     assert sorted(ran) == ["news", "post"]
     (waiting,) = result["__interrupt__"]
@@ -554,7 +546,7 @@ def test_a_rule_decides_about_the_tool_that_runs_and_not_about_its_name(
     ran: list[str] = []
     for denied, runs in (("archive", ["move"]), ("move", [])):
         ran.clear()
-        guard = FlowGuardMiddleware(ToolPolicy(Rule(denied, "deny")))
+        guard = m.FlowGuardMiddleware(m.ToolPolicy(m.Rule(denied, "deny")))
         model = ScriptedChatModel([[{"name": "move", "args": {}}], "Done."])
         tools = [late_tool("move", ran), late_tool("archive", ran)]
         agent = create_agent(model, tools, middleware=[guard, Aliases()])
@@ -566,11 +558,11 @@ def test_a_rule_decides_about_the_tool_that_runs_and_not_about_its_name(
 def test_what_an_agent_inside_saw_before_a_restart_comes_out(call: Any, thread: str) -> None:
     """The agent inside waits for a person, and goes on in another process."""
     config, desk = config_of(thread), Desk(INJECTIONS[1])
-    review = HumanInTheLoopMiddleware({"count": True})
+    review = m.HumanInTheLoopMiddleware({"count": True})
 
     def agent(*script: Any) -> Any:
-        clerk = desk.clerk([FETCH, COUNT, "It says so."], review, FlowGuardMiddleware())
-        return desk.agent(script, FlowGuardMiddleware(), tools=[clerk])
+        clerk = desk.clerk([FETCH, COUNT, "It says so."], review, m.FlowGuardMiddleware())
+        return desk.agent(script, m.FlowGuardMiddleware(), tools=[clerk])
 
     result = call(agent(CLERK), PUT_IN, config)
     (waiting,) = result["__interrupt__"]
@@ -584,10 +576,10 @@ def test_a_paused_sink_sees_no_result_of_its_own_turn_when_it_goes_on(
     call: Any, thread: str
 ) -> None:
     """Its arguments are those from before; the next call of the sink is asked about."""
-    rules = ToolPolicy(Rule("send_mail", "ask", when={"to": "mallory"}))
+    rules = m.ToolPolicy(m.Rule("send_mail", "ask", when={"to": "mallory"}))
     desk, config = Desk(), config_of(thread)
     agent = desk.agent(
-        [[SEND, FETCH, CUSTOMERS], ("send_mail", {"to": "ada"})], FlowGuardMiddleware(rules)
+        [[SEND, FETCH, CUSTOMERS], ("send_mail", {"to": "ada"})], m.FlowGuardMiddleware(rules)
     )
     (waiting,) = call(agent, PUT_IN, config)["__interrupt__"]
     result = call(agent, Command(resume={waiting.id: {"type": "approve"}}), config)
@@ -599,12 +591,12 @@ def test_labels_of_an_agent_tool_decide_about_its_results_and_not_about_its_effe
     call: Any, thread: str
 ) -> None:
     desk = Desk()
-    clean = tool_labels(None)(desk.clerk([FETCH, "So."], FlowGuardMiddleware()))
-    agent = desk.agent([CLERK], FlowGuardMiddleware(), tools=[clean])
+    clean = tool_labels(None)(desk.clerk([FETCH, "So."], m.FlowGuardMiddleware()))
+    agent = desk.agent([CLERK], m.FlowGuardMiddleware(), tools=[clean])
     call(agent, PUT_IN, config_of(thread))
     assert not agent.get_state(config_of(thread)).values.get("seen_labels")
     unguarded = tool_labels(None)(desk.clerk([SEND]))
-    agent = desk.agent([FETCH, CUSTOMERS, CLERK], FlowGuardMiddleware(), tools=[unguarded])
+    agent = desk.agent([FETCH, CUSTOMERS, CLERK], m.FlowGuardMiddleware(), tools=[unguarded])
     assert "__interrupt__" in call(agent, PUT_IN, config_of(new_thread()))
     assert desk.sent == []
 
@@ -617,6 +609,6 @@ def test_labels_do_not_hide_a_result_in_a_command_from_streams() -> None:
         return Command(update={"messages": [answer]})
 
     model = ScriptedChatModel([[{"name": "read_file", "args": {}}], "Done."])
-    agent = create_agent(model, [read_file], middleware=[FlowGuardMiddleware()], ignore=["AF211"])
+    agent = create_agent(model, [read_file], middleware=[m.FlowGuardMiddleware()], ignore=["AF211"])
     chunks: Any = agent.stream({"messages": "Read."}, stream_mode="messages")
     assert "text" in [message.text for message, _ in chunks]

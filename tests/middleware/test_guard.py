@@ -22,15 +22,7 @@ from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from pydantic import Field
 
 from agent_factory import AgentMiddleware, Flow, ModelRequest, NextChunk, create_agent
-from agent_factory.middleware import (
-    BudgetMiddleware,
-    GuardMiddleware,
-    Ledger,
-    Limits,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    Spent,
-)
+from agent_factory import middleware as m
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Answer, call_of, last_text, look
@@ -157,7 +149,7 @@ def give(verdict: str, seen: list[str]) -> str | None:
 
 
 def agent_of(model: TimedModel, check: Any, timeout: float | None, **options: Any) -> Any:
-    guard = GuardMiddleware(check, timeout=timeout, **options)
+    guard = m.GuardMiddleware(check, timeout=timeout, **options)
     return create_agent(model, [look], middleware=[guard])
 
 
@@ -256,7 +248,7 @@ def test_no_listener_sees_a_word_that_is_stopped(listener: str) -> None:
         return "It is bad."
 
     model = TimedModel(answers=["All is well."])
-    agent: Any = create_agent(model, middleware=[GuardMiddleware(check)])
+    agent: Any = create_agent(model, middleware=[m.GuardMiddleware(check)])
     collector = RunCollectorCallbackHandler()
     seen: list[Any] = []
 
@@ -289,7 +281,7 @@ def test_an_answer_without_chunks_waits_for_the_verdict_too(collect: Any) -> Non
         verdicts.append("pass")
 
     verdicts: list[str] = []
-    stack: list[AgentMiddleware] = [GuardMiddleware(check), Silent()]
+    stack: list[AgentMiddleware] = [m.GuardMiddleware(check), Silent()]
     agent = create_agent(TimedModel(answers=["All is well."]), middleware=stack)
     with pytest.raises(ValueError, match="No generation"):
         collect(agent, ASK, stream_mode="messages")
@@ -306,13 +298,13 @@ def test_messages_are_those_that_were_not_checked(call: Any) -> None:
         checked.append([message.text for message in messages])
 
     model = ScriptedChatModel([[call_of("look")], "Well."])
-    agent = create_agent(model, [look], middleware=[GuardMiddleware(check)])
+    agent = create_agent(model, [look], middleware=[m.GuardMiddleware(check)])
     history = [HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("How?")]
     call(agent, {"messages": history})
     assert checked == [["Hi", "Hello", "How?"], ["a tree"]]
 
 
-def last_of(call: Any, guard: GuardMiddleware, *steps: Any, tools: Any = ()) -> AIMessage:
+def last_of(call: Any, guard: m.GuardMiddleware, *steps: Any, tools: Any = ()) -> AIMessage:
     """The last message of an agent with a guard."""
     agent = create_agent(ScriptedChatModel([*steps] or ["Well."]), tools, middleware=[guard])
     message: AIMessage = call(agent, ASK)["messages"][-1]
@@ -321,7 +313,7 @@ def last_of(call: Any, guard: GuardMiddleware, *steps: Any, tools: Any = ()) -> 
 
 @each("when", ["beside", "before"])
 def test_an_objection_ends_the_run_with_the_answer(call: Any, when: Any) -> None:
-    guard = GuardMiddleware(lambda _: "It is bad.", when=when, answer="No: {reason} {x}")
+    guard = m.GuardMiddleware(lambda _: "It is bad.", when=when, answer="No: {reason} {x}")
     model = ScriptedChatModel(["Well."])
     last = call(create_agent(model, middleware=[guard]), ASK)["messages"][-1]
     assert last.text == "No: It is bad. {x}"
@@ -337,7 +329,7 @@ def test_a_check_that_raises_or_returns_something_else_objects(call: Any, value:
             raise value
         return value
 
-    last = last_of(call, GuardMiddleware(check))
+    last = last_of(call, m.GuardMiddleware(check))
     returns = f"returned {value!r}, and must return None"
     reason = "LookupError: no list" if isinstance(value, Exception) else returns
     assert last.text == NO
@@ -348,7 +340,7 @@ def test_a_check_that_takes_too_long_objects(call: Any) -> None:
     go_on = threading.Event()
     check: Any = lambda _: go_on.wait(60)  # noqa: E731
     try:
-        last = last_of(call, GuardMiddleware(check, timeout=0))
+        last = last_of(call, m.GuardMiddleware(check, timeout=0))
     finally:
         go_on.set()
     assert last.response_metadata["reason"] == "the check took longer than 0 seconds."
@@ -365,7 +357,7 @@ def test_a_check_that_takes_too_long_objects(call: Any) -> None:
 def test_a_model_judges(call: Any, answer: str, text: str) -> None:
     """Without a probability, it objects."""
     judge = ScriptedChatModel([answer])
-    guard = GuardMiddleware(judge, instructions="Stop what is bad.")
+    guard = m.GuardMiddleware(judge, instructions="Stop what is bad.")
     assert last_of(call, guard).text == text
     system, document = judge.requests[0].messages
     assert "Stop what is bad." in system.text
@@ -386,7 +378,7 @@ def test_a_model_judges(call: Any, answer: str, text: str) -> None:
 )
 def test_arguments_that_cannot_be_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises((TypeError, ValueError), match=text):
-        GuardMiddleware(**{"check": lambda _: None, **options})
+        m.GuardMiddleware(**{"check": lambda _: None, **options})
 
 
 # Answers
@@ -397,7 +389,7 @@ def test_an_answer_is_checked_before_it_streams(collect: Any) -> None:
         return "It is bad." if "bad" in message.text else None
 
     for answer, shown in (("This is bad indeed", NO), ("All is well", "All is well")):
-        guard = GuardMiddleware(check, on="answer")
+        guard = m.GuardMiddleware(check, on="answer")
         agent = create_agent(TimedModel(answers=[answer]), middleware=[guard])
         parts = collect(agent, ASK, stream_mode=["messages", "values"])
         chunks = [part[0] for mode, part in parts if mode == "messages"]
@@ -415,7 +407,9 @@ def test_calls_of_an_answer_that_is_stopped_do_not_run_and_its_usage_is_kept(cal
         ran.append("pay")
         return "paid"
 
-    guard = GuardMiddleware(lambda message: "It pays." if message.tool_calls else None, on="answer")
+    guard = m.GuardMiddleware(
+        lambda message: "It pays." if message.tool_calls else None, on="answer"
+    )
     pays: Any = {"tool_calls": [call_of("pay")], "usage_metadata": TOKENS}
     last = last_of(call, guard, AIMessage("", **pays), tools=[pay])
     assert (last.text, ran) == (NO, [])
@@ -429,14 +423,14 @@ def test_the_answer_of_another_layer_is_checked(call: Any) -> None:
             yield from ()
             return AIMessage("bad")
 
-    guard = GuardMiddleware(lambda message: "It is bad.", on="answer")
+    guard = m.GuardMiddleware(lambda message: "It is bad.", on="answer")
     agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard, Cached()])
     assert last_text(call(agent, ASK)) == NO
 
 
 @each("on", ["messages", "answer"])
 def test_a_structured_answer_that_is_stopped_ends_the_run(call: Any, on: Any) -> None:
-    guard = GuardMiddleware(lambda _: "It is bad.", on=on)
+    guard = m.GuardMiddleware(lambda _: "It is bad.", on=on)
     model = ScriptedChatModel([[call_of("Answer", number=1)]] * 3)
     agent = create_agent(model, middleware=[guard], response_format=ToolStrategy(Answer))
     result = call(agent, ASK)
@@ -461,7 +455,7 @@ def test_a_call_is_checked(call: Any, when: Any) -> None:
 
     paths = ([call_of("delete", path=path)] for path in ("/etc", "/tmp"))
     model = ScriptedChatModel([*paths, [call_of("look")], "Done."])
-    guard = GuardMiddleware(check, on="call", when=when, tools=["delete"])
+    guard = m.GuardMiddleware(check, on="call", when=when, tools=["delete"])
     result = call(create_agent(model, [delete, look], middleware=[guard]), ASK)
     first, second, other = (m for m in result["messages"] if m.type == "tool")
     assert (first.status, second.text, other.text) == ("error", "deleted", "a tree")
@@ -476,12 +470,12 @@ def test_a_call_is_checked(call: Any, when: Any) -> None:
 def test_retries_and_fallbacks_stay_inside_of_the_guard(call: Any) -> None:
     checks: list[int] = []
     model = TimedModel(answers=["Well."], fails_first=True)
-    stack = [GuardMiddleware(lambda _: checks.append(1)), ModelRetryMiddleware(initial_delay=0)]
+    stack = [m.GuardMiddleware(lambda _: checks.append(1)), m.ModelRetryMiddleware(initial_delay=0)]
     assert last_text(call(create_agent(model, middleware=stack), ASK)) == "Well."
     assert checks == [1]
-    fallback = ModelFallbackMiddleware(TimedModel(answers=["Fallback."]))
+    fallback = m.ModelFallbackMiddleware(TimedModel(answers=["Fallback."]))
     model = TimedModel(answers=["Well."], fails_first=True)
-    stack = [GuardMiddleware(lambda _: "It is bad."), fallback]
+    stack = [m.GuardMiddleware(lambda _: "It is bad."), fallback]
     assert last_text(call(create_agent(model, middleware=stack), ASK)) == NO
 
 
@@ -494,8 +488,8 @@ def test_the_cost_of_a_call_that_was_ended_is_counted(call: Any) -> None:
         with order.verdict(0):
             return "It is bad."
 
-    ledger = Ledger(Limits(input_tokens=10_000))
-    stack: Any = [GuardMiddleware(check), BudgetMiddleware(ledger=ledger)]
+    ledger = m.Ledger(m.Limits(input_tokens=10_000))
+    stack: Any = [m.GuardMiddleware(check), m.BudgetMiddleware(ledger=ledger)]
     assert last_text(call(create_agent(model, middleware=stack), ASK)) == NO
-    assert (ledger.spent.turns, ledger.reserved) == (1, Spent())
+    assert (ledger.spent.turns, ledger.reserved) == (1, m.Spent())
     assert ledger.spent.input_tokens > 0

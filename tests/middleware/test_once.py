@@ -24,17 +24,7 @@ from agent_factory import (
     plan_agent,
     run,
 )
-from agent_factory.middleware import (
-    Effect,
-    EffectError,
-    HumanInTheLoopMiddleware,
-    InMemoryEffects,
-    OnceMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-    effects_of_run,
-    idempotency_key,
-)
+from agent_factory import middleware as m
 from agent_factory.review import pending
 from agent_factory.testing import ScriptedChatModel, check_middleware
 from tables import each
@@ -65,7 +55,7 @@ class Bank:
         """Pay a bill."""
         if self.before and (error := self.before.pop(0)):
             raise error
-        self.paid.append(idempotency_key(runtime))
+        self.paid.append(m.idempotency_key(runtime))
         if self.after and (error := self.after.pop(0)):
             raise error
         return f"Paid {euros}."
@@ -93,7 +83,7 @@ def payment(euros: int = 5, id: str = "1", name: str = "pay") -> dict[str, Any]:
 def agent_of(
     bank: Bank, policy: Any, *outer: Any, script: Any = (), inner: Any = (), **options: Any
 ) -> Any:
-    once = OnceMiddleware({"pay": policy}, store=options.pop("store", InMemoryEffects()))
+    once = m.OnceMiddleware({"pay": policy}, store=options.pop("store", m.InMemoryEffects()))
     steps = [*(script or [[payment()]]), "Done."]
     options = {"checkpointer": InMemorySaver(), "tools": [bank.pay], **options}
     return stack_agents.agent_of(steps, *outer, once, *inner, **options)
@@ -110,7 +100,7 @@ def results(values: Any) -> list[str]:
     return [message.text for message in values["messages"] if message.type == "tool"]
 
 
-retries = partial(ToolRetryMiddleware, initial_delay=0)
+retries = partial(m.ToolRetryMiddleware, initial_delay=0)
 
 
 def answer(agent: Any, call: Any, decision: Any) -> Any:
@@ -174,14 +164,14 @@ def test_a_returned_error_is_a_result(call: Any) -> None:
 # What happens if the outcome of an attempt is unknown
 
 
-class Keeps(InMemoryEffects):
+class Keeps(m.InMemoryEffects):
     """A store that keeps a record which was released, and ends a loop that relies on it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.releases = 0
 
-    def release(self, effect: Effect) -> None:
+    def release(self, effect: m.Effect) -> None:
         self.releases += 1
         if self.releases > 50:
             raise Killed
@@ -196,7 +186,7 @@ def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str
     act = partial(answer, agent, call, {"type": "approve"})
     if policy == "rerun":
         act = partial(call, agent, None, THREAD, durability="sync")
-    with pytest.raises(EffectError, match=r"has kept the record of .*, which was released"):
+    with pytest.raises(m.EffectError, match=r"has kept the record of .*, which was released"):
         act()
     assert store.releases == 1
     assert len(bank.paid) == 1
@@ -227,7 +217,7 @@ def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any, death:
 def test_ask_asks_a_person(
     call: Any, fused: Any, decision: Any, result: str, payments: int
 ) -> None:
-    bank, store = Bank(Killed()), InMemoryEffects()
+    bank, store = Bank(Killed()), m.InMemoryEffects()
     agent = die(call, agent_of(bank, "ask", fused=fused, store=store))
     call(agent, None, THREAD, durability="sync")
     (asked,) = pending(agent, THREAD).calls
@@ -243,7 +233,7 @@ def test_ask_asks_a_person(
         assert [effect.result.text for effect in store.of_run("1/")] == [result]
 
 
-class Breaks(InMemoryEffects):
+class Breaks(m.InMemoryEffects):
     """A store whose operations raise, before or after their work: {"begin": [None, Killed()]}."""
 
     def __init__(self, **errors: Any) -> None:
@@ -254,17 +244,17 @@ class Breaks(InMemoryEffects):
         if self.errors.get(name) and (error := self.errors[name].pop(0)):
             raise error
 
-    def begin(self, effect: Effect) -> Effect | None:
+    def begin(self, effect: m.Effect) -> m.Effect | None:
         self._raise("begin")
         earlier = super().begin(effect)
         self._raise("begun")
         return earlier
 
-    def finish(self, effect: Effect, result: bytes) -> None:
+    def finish(self, effect: m.Effect, result: bytes) -> None:
         self._raise("finish")
         super().finish(effect, result)
 
-    def release(self, effect: Effect) -> None:
+    def release(self, effect: m.Effect) -> None:
         self._raise("release")
         super().release(effect)
         self._raise("released")
@@ -300,7 +290,7 @@ def test_a_death_between_record_and_result_is_an_unknown_outcome(call: Any, when
 
 @each("mode", ["batched", "per_call"])
 def test_it_works_inside_of_reviews(call: Any, mode: Any) -> None:
-    review = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+    review = m.HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
     bank = Bank(Killed())
     agent = agent_of(bank, "ask", review)
     call(agent, GO, THREAD)
@@ -394,16 +384,16 @@ def test_a_timeout_that_a_retry_inside_has_reported_is_unknown_and_reported_outw
     call: Any,
 ) -> None:
     bank = Bank(TimeoutError("no answer"))
-    store = InMemoryEffects()
-    outer = ToolErrorMiddleware(lambda error, request: f"handled {error}")
+    store = m.InMemoryEffects()
+    outer = m.ToolErrorMiddleware(lambda error, request: f"handled {error}")
     agent = agent_of(bank, "ask", outer, inner=[retries()], store=store)
     assert results(call(agent, GO, THREAD)) == ["handled no answer"]
     assert [effect.is_done for effect in store.of_run("1/")] == [False]
 
 
 def test_a_build_warns_of_a_wrong_order_and_of_hidden_errors() -> None:
-    once = OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())
-    for outer in (ToolRetryMiddleware(), ToolErrorMiddleware()):
+    once = m.OnceMiddleware({"pay": "ask"}, store=m.InMemoryEffects())
+    for outer in (m.ToolRetryMiddleware(), m.ToolErrorMiddleware()):
         with pytest.raises(ValueError, match="AF204"):
             plan_agent(tools=[Bank().pay], middleware=[once, outer], strict=True, checkpointer=True)
     with pytest.raises(ValueError, match="AF207"):
@@ -418,7 +408,7 @@ def test_a_build_warns_of_a_wrong_order_and_of_hidden_errors() -> None:
 @each("refusal", [AgentFactoryError("the lease", "is lost."), Killed()])
 def test_a_refusal_of_the_store_passes_all_layers_unchanged(call: Any, refusal: Any) -> None:
     bank = Bank()
-    outer = (ToolErrorMiddleware(), retries())
+    outer = (m.ToolErrorMiddleware(), retries())
     store = Breaks(begin=[refusal])
     agent = agent_of(bank, "ask", *outer, store=store, handle_tool_errors=True)
     with pytest.raises(type(refusal)) as caught:
@@ -433,9 +423,9 @@ def test_a_failure_of_the_store_is_not_one_of_the_tool(call: Any, when: str) -> 
     bank.before = [ConnectionError("down")] if when == "release" else []
     broken = OSError("the disk is full")
     agent = agent_of(
-        bank, "ask", ToolErrorMiddleware(), retries(), store=Breaks(**{when: [broken]})
+        bank, "ask", m.ToolErrorMiddleware(), retries(), store=Breaks(**{when: [broken]})
     )
-    with pytest.raises(EffectError, match="OSError: the disk is full") as caught:
+    with pytest.raises(m.EffectError, match="OSError: the disk is full") as caught:
         call(agent, GO, THREAD)
     assert caught.value.__cause__ is broken
     call(agent, None, THREAD)
@@ -445,8 +435,8 @@ def test_a_failure_of_the_store_is_not_one_of_the_tool(call: Any, when: str) -> 
 def test_a_store_can_be_announced_for_a_run_and_that_of_the_middleware_comes_first(
     call: Any,
 ) -> None:
-    bank, store, own = Bank(), InMemoryEffects(), InMemoryEffects()
-    with effects_of_run(store, run="order-17"):
+    bank, store, own = Bank(), m.InMemoryEffects(), m.InMemoryEffects()
+    with m.effects_of_run(store, run="order-17"):
         call(agent_of(bank, "ask", store=None), GO, THREAD)
         call(agent_of(bank, "ask", store=own), GO, THREAD)
     (effect,) = store.of_run("order-17")
@@ -457,10 +447,10 @@ def test_a_store_can_be_announced_for_a_run_and_that_of_the_middleware_comes_fir
 
 def test_without_a_store_or_a_thread_an_error_says_what_to_write(call: Any) -> None:
     bank = Bank()
-    with pytest.raises(EffectError, match=r"store=SqliteEffects\('effects.db'\)"):
+    with pytest.raises(m.EffectError, match=r"store=SqliteEffects\('effects.db'\)"):
         call(agent_of(bank, "ask", store=None), GO, THREAD)
     agent = agent_of(bank, "ask", checkpointer=None)
-    with pytest.raises(EffectError, match="without a thread"):
+    with pytest.raises(m.EffectError, match="without a thread"):
         call(agent, GO)
     assert bank.paid == []
     agent = agent_of(bank, "ask", checkpointer=None)  # as a tool or a node of another agent
@@ -468,7 +458,7 @@ def test_without_a_store_or_a_thread_an_error_says_what_to_write(call: Any) -> N
 
 
 def test_outside_of_an_agent_a_question_is_an_error() -> None:
-    once = OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())
+    once = m.OnceMiddleware({"pay": "ask"}, store=m.InMemoryEffects())
     asked: Any = {**payment(), "type": "tool_call"}
     state: Any = {"messages": [AIMessage("", tool_calls=[asked], id="m")]}
     runtime: Any = ToolRuntime(
@@ -481,7 +471,7 @@ def test_outside_of_an_agent_a_question_is_an_error() -> None:
 
     with pytest.raises(TimeoutError):
         run(once.around_tool(request), times_out)
-    with pytest.raises(EffectError, match="pay: cannot be asked about outside of an agent"):
+    with pytest.raises(m.EffectError, match="pay: cannot be asked about outside of an agent"):
         run(once.around_tool(request), times_out)
 
 
@@ -489,7 +479,7 @@ def test_outside_of_an_agent_a_question_is_an_error() -> None:
 
 
 def test_a_reused_call_id_and_another_thread_are_other_effects(call: Any) -> None:
-    bank, store = Bank(), InMemoryEffects()
+    bank, store = Bank(), m.InMemoryEffects()
     agent = agent_of(bank, "ask", script=[[payment()], [payment()]])
     assert results(call(agent, GO, THREAD)) == ["Paid 5."] * 2
     turn = AIMessage("", tool_calls=[{**payment(), "type": "tool_call"}], id="the same")
@@ -517,7 +507,7 @@ def test_time_travel_to_an_answer_returns_the_result_and_before_it_is_a_new_effe
 def test_an_edited_call_is_another_effect(call: Any) -> None:
     """Time travel to a review, and another decision there."""
     bank = Bank()
-    review = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode="per_call")
+    review = m.HumanInTheLoopMiddleware({"pay": True}, interrupt_mode="per_call")
     agent = agent_of(bank, "ask", review, script=[[payment()], "Done."])
     (asked,) = call(agent, GO, THREAD)["__interrupt__"]
     waiting = agent.get_state(THREAD).config
@@ -534,15 +524,15 @@ def test_all_tools_but_some_can_be_recorded_and_those_have_no_key(call: Any) -> 
         """Look."""
         return "nothing"
 
-    store = InMemoryEffects()
-    once = OnceMiddleware({"look": None}, default="ask", store=store)
+    store = m.InMemoryEffects()
+    once = m.OnceMiddleware({"look": None}, default="ask", store=store)
     calls = [payment(), payment(id="2", name="look")]
     agent = create_agent(ScriptedChatModel([calls, "Done."]), [Bank().pay, look], middleware=[once])
     call(agent, GO, THREAD)
     assert [effect.tool for effect in store.of_run("1/")] == ["pay"]
-    once = OnceMiddleware({"pay": None}, default="ask", store=store)
+    once = m.OnceMiddleware({"pay": None}, default="ask", store=store)
     agent = create_agent(ScriptedChatModel([[payment()]]), [Bank().pay], middleware=[once])
-    with pytest.raises(EffectError, match="has no key for this call"):
+    with pytest.raises(m.EffectError, match="has no key for this call"):
         call(agent, GO, THREAD)
 
 
@@ -562,9 +552,9 @@ def with_clerk(bank: Bank, inner: Any, *outer: Any, times: int = 1) -> Any:
 
 
 def test_the_effect_of_a_subagent_happens_once_and_is_one_of_the_outer_run(call: Any) -> None:
-    bank, store = Bank(), InMemoryEffects()
-    outer = OnceMiddleware({"nothing": "ask"}, store=store)
-    agent = die(call, with_clerk(bank, [Dies("1"), OnceMiddleware({"pay": "ask"})], outer))
+    bank, store = Bank(), m.InMemoryEffects()
+    outer = m.OnceMiddleware({"nothing": "ask"}, store=store)
+    agent = die(call, with_clerk(bank, [Dies("1"), m.OnceMiddleware({"pay": "ask"})], outer))
     assert results(call(agent, None, THREAD)) == ["It is paid."]
     assert len(bank.paid) == 1
     assert [effect.key for effect in store.of_run("1/")] == bank.paid
@@ -572,7 +562,7 @@ def test_the_effect_of_a_subagent_happens_once_and_is_one_of_the_outer_run(call:
 
 def test_each_call_of_a_subagent_has_its_own_effects(call: Any) -> None:
     bank = Bank()
-    once = OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())
+    once = m.OnceMiddleware({"pay": "ask"}, store=m.InMemoryEffects())
     agent = with_clerk(bank, [once], times=2)
     assert results(call(agent, GO, THREAD)) == ["It is paid."] * 2
     assert len(set(bank.paid)) == 2
@@ -580,7 +570,7 @@ def test_each_call_of_a_subagent_has_its_own_effects(call: Any) -> None:
 
 def test_the_question_of_a_subagent_is_answered_from_outside(call: Any) -> None:
     bank = Bank(Killed())
-    agent = with_clerk(bank, [OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())])
+    agent = with_clerk(bank, [m.OnceMiddleware({"pay": "ask"}, store=m.InMemoryEffects())])
     die(call, agent)
     call(agent, None, THREAD, durability="sync")
     assert results(answer(agent, call, {"type": "respond", "message": "Paid."})) == ["It is paid."]
@@ -589,8 +579,8 @@ def test_the_question_of_a_subagent_is_answered_from_outside(call: Any) -> None:
 
 def test_a_subagent_does_not_inherit_a_key(call: Any) -> None:
     bank = Bank()
-    agent = with_clerk(bank, [], OnceMiddleware({"clerk": "ask"}, store=InMemoryEffects()))
-    with pytest.raises(EffectError, match="has no key for this call"):
+    agent = with_clerk(bank, [], m.OnceMiddleware({"clerk": "ask"}, store=m.InMemoryEffects()))
+    with pytest.raises(m.EffectError, match="has no key for this call"):
         call(agent, GO, THREAD)
 
 
@@ -600,11 +590,11 @@ def test_a_subagent_does_not_inherit_a_key(call: Any) -> None:
 @each(
     "make, text",
     [
-        (lambda: OnceMiddleware(["pay"]), "effects must be a dict"),  # type: ignore[arg-type]
-        (lambda: OnceMiddleware({"pay": "stop"}), r"effects\['pay'\] must be 'rerun', 'ask' or"),  # type: ignore[dict-item]
-        (lambda: OnceMiddleware({}, default="x"), "default must be"),  # type: ignore[arg-type]
-        (lambda: OnceMiddleware({"pay": None}), "names no tool"),
-        (lambda: OnceMiddleware({"pay": "ask"}, undo={"pay": 1}), "undo must be a dict"),  # type: ignore[dict-item]
+        (lambda: m.OnceMiddleware(["pay"]), "effects must be a dict"),  # type: ignore[arg-type]
+        (lambda: m.OnceMiddleware({"pay": "stop"}), r"effects\['pay'\] must be 'rerun', 'ask' or"),  # type: ignore[dict-item]
+        (lambda: m.OnceMiddleware({}, default="x"), "default must be"),  # type: ignore[arg-type]
+        (lambda: m.OnceMiddleware({"pay": None}), "names no tool"),
+        (lambda: m.OnceMiddleware({"pay": "ask"}, undo={"pay": 1}), "undo must be a dict"),  # type: ignore[dict-item]
     ],
 )
 def test_wrong_arguments_are_refused(make: Callable[[], Any], text: str) -> None:
@@ -614,14 +604,14 @@ def test_wrong_arguments_are_refused(make: Callable[[], Any], text: str) -> None
 
 def test_it_keeps_the_laws_of_middleware() -> None:
     check_middleware(
-        lambda: OnceMiddleware({}, default="ask", store=InMemoryEffects(), undo={"add": print}),
+        lambda: m.OnceMiddleware({}, default="ask", store=m.InMemoryEffects(), undo={"add": print}),
         config={"configurable": {"thread_id": "1"}},
         max_examples=5,
     )
 
 
 def test_async_stores_do_not_block_the_loop() -> None:
-    store = InMemoryEffects()
+    store = m.InMemoryEffects()
     begin, is_reached = store.begin, asyncio.Event()
 
     async def reach() -> None:
@@ -630,7 +620,7 @@ def test_async_stores_do_not_block_the_loop() -> None:
     async def main() -> Any:
         loop = asyncio.get_running_loop()
 
-        def slow(effect: Effect) -> Effect | None:
+        def slow(effect: m.Effect) -> m.Effect | None:
             asyncio.run_coroutine_threadsafe(reach(), loop).result(timeout=60)
             return begin(effect)
 

@@ -13,15 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, ModelRequest, create_agent, warnings_of
-from agent_factory.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolResultOffloadMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from samples import AddsContext, last_text
 from tables import each
@@ -60,14 +52,14 @@ def fetching(*words: str, **args: Any) -> list[Any]:
     return [{"name": "fetch", "args": {"word": w, **args}, "id": w} for w in words]
 
 
-clears = ContextEditingMiddleware
+clears = m.ContextEditingMiddleware
 
 
-offloads = partial(ToolResultOffloadMiddleware, preview=100)
+offloads = partial(m.ToolResultOffloadMiddleware, preview=100)
 
 
-def summarizes(*writes: Any, **settings: Any) -> SummarizationMiddleware:
-    return SummarizationMiddleware(ScriptedChatModel(writes or ["S"] * 9), **settings)
+def summarizes(*writes: Any, **settings: Any) -> m.SummarizationMiddleware:
+    return m.SummarizationMiddleware(ScriptedChatModel(writes or ["S"] * 9), **settings)
 
 
 def agent_of(model: Any, stack: Sequence[Any], **options: Any) -> Any:
@@ -194,7 +186,7 @@ STACKS: list[Callable[[], list[Any]]] = [
     lambda: [clears(), summarizes()],
     lambda: [offloads(), summarizes()],
     lambda: [summarizes()],
-    lambda: [offloads(), clears(), summarizes(), TodoListMiddleware(), ModelRetryMiddleware()],
+    lambda: [offloads(), clears(), summarizes(), m.TodoListMiddleware(), m.ModelRetryMiddleware()],
 ]
 
 
@@ -239,8 +231,8 @@ def test_an_overflow_inside_of_a_subagent_is_its_own(call: Any) -> None:
 
 def test_retries_and_fallbacks_leave_an_overflow_to_the_layers_outside(call: Any) -> None:
     model, other = ScriptedChatModel([TOO_LONG, "done"]), ScriptedChatModel([])
-    retry = ModelRetryMiddleware(retry_on=lambda error: True, initial_delay=0)
-    agent = agent_of(model, [summarizes(), ModelFallbackMiddleware(other), retry])
+    retry = m.ModelRetryMiddleware(retry_on=lambda error: True, initial_delay=0)
+    agent = agent_of(model, [summarizes(), m.ModelFallbackMiddleware(other), retry])
     assert not warnings_of(agent)
     assert last_text(call(agent, {"messages": CONTEXT}, ONE)) == "done"
     assert (len(model.requests), len(other.requests)) == (2, 0)
@@ -261,7 +253,7 @@ def test_another_model_is_asked_if_nothing_can_be_freed_or_that_is_said(
     call: Any, outer: Any, context: Any, settings: Any, asked: int
 ) -> None:
     model, other = ScriptedChatModel([TOO_LONG] * asked), ScriptedChatModel(["I read more."])
-    agent = agent_of(model, [*outer, ModelFallbackMiddleware(other, **settings)])
+    agent = agent_of(model, [*outer, m.ModelFallbackMiddleware(other, **settings)])
     assert last_text(call(agent, {"messages": context}, ONE)) == "I read more."
     assert (len(model.requests), len(other.requests)) == (asked, 1)
 
@@ -311,7 +303,7 @@ def test_custom_edits_are_not_forced(call: Any) -> None:
         def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> None:
             Own.asked += 1
 
-    edits = ContextEditingMiddleware(edits=[Own()])
+    edits = m.ContextEditingMiddleware(edits=[Own()])
     agent = agent_of(ScriptedChatModel([TOO_LONG]), [edits])
     with pytest.raises(ContextOverflowError):
         call(agent, {"messages": CONTEXT}, ONE)
@@ -319,7 +311,7 @@ def test_custom_edits_are_not_forced(call: Any) -> None:
 
 
 def test_the_newest_results_are_cleared_only_if_there_are_no_others(call: Any) -> None:
-    edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(keep=2)])
+    edits = m.ContextEditingMiddleware(edits=[m.ClearToolUsesEdit(keep=2)])
     steps = [fetching("a"), fetching("b"), fetching("c"), TOO_LONG, fetching("d"), TOO_LONG]
     model = ScriptedChatModel([*steps, TOO_LONG, "done"])
     call(agent_of(model, [edits]), {"messages": "go"}, ONE)
@@ -328,7 +320,7 @@ def test_the_newest_results_are_cleared_only_if_there_are_no_others(call: Any) -
 
 
 def test_a_thread_that_is_not_kept_is_changed(call: Any) -> None:
-    edits = ContextEditingMiddleware(keep_thread=False)
+    edits = m.ContextEditingMiddleware(keep_thread=False)
     model = ScriptedChatModel([fetching("a"), fetching("b"), TOO_LONG, "done"])
     result = call(agent_of(model, [edits]), {"messages": "go"}, ONE)
     assert [m.text[0] for m in result["messages"] if m.type == "tool"] == ["[", "b"]
@@ -364,7 +356,7 @@ def test_a_summary_model_with_a_small_window_gets_smaller_pages(
     call: Any, trim: int | None
 ) -> None:
     writer, sent = paged(5_000)
-    middleware = SummarizationMiddleware(
+    middleware = m.SummarizationMiddleware(
         writer,
         trigger=("messages", 21),
         keep=("messages", 1),
@@ -383,7 +375,7 @@ def test_a_summary_model_with_a_small_window_gets_smaller_pages(
 def test_what_is_too_long_for_a_summary_is_left_out_with_a_remark(call: Any) -> None:
     """The summary model reads two pages, and then nothing any more."""
     writer = ScriptedChatModel(["one", "two", *[TOO_LONG] * 99])
-    middleware = SummarizationMiddleware(
+    middleware = m.SummarizationMiddleware(
         writer, trigger=("messages", 21), keep=("messages", 1), trim_tokens_to_summarize=600
     )
     model = ScriptedChatModel(["done", "more"])
@@ -404,7 +396,7 @@ def test_what_is_too_long_for_a_summary_is_left_out_with_a_remark(call: Any) -> 
 
 def test_nothing_is_removed_from_a_thread_that_no_summary_includes(call: Any) -> None:
     writer = ScriptedChatModel(["one", *[TOO_LONG] * 9, "next"])
-    middleware = SummarizationMiddleware(
+    middleware = m.SummarizationMiddleware(
         writer,
         trigger=[("messages", 21)],
         keep=("messages", 1),

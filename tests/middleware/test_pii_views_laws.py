@@ -23,20 +23,7 @@ from langgraph.types import Command
 from spans import Spans
 
 from agent_factory import AgentMiddleware, DecisionLog, ToolRuntime, agent_tool, create_agent
-from agent_factory.middleware import (
-    ContextEditingMiddleware,
-    ModelCallLimitMiddleware,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    PIIDetectionError,
-    PIIMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolResultOffloadMiddleware,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.telemetry import Telemetry
 from agent_factory.testing import Reply, ScriptedChatModel
 
@@ -82,20 +69,20 @@ class Says(AgentMiddleware):
 
 
 OTHERS: dict[str, Any] = {
-    "retry": lambda case: ModelRetryMiddleware(max_retries=1, initial_delay=0),
-    "tool retry": lambda case: ToolRetryMiddleware(max_retries=0),
-    "tool error": lambda case: ToolErrorMiddleware(),
-    "todo": lambda case: TodoListMiddleware(),
-    "tool limit": lambda case: ToolCallLimitMiddleware(run_limit=50),
-    "model limit": lambda case: ModelCallLimitMiddleware(run_limit=50),
-    "editing": lambda case: ContextEditingMiddleware(),
-    "offload": lambda case: ToolResultOffloadMiddleware(),
-    "fallback": lambda case: ModelFallbackMiddleware(ScriptedChatModel([])),
-    "summary": lambda case: SummarizationMiddleware(
+    "retry": lambda case: m.ModelRetryMiddleware(max_retries=1, initial_delay=0),
+    "tool retry": lambda case: m.ToolRetryMiddleware(max_retries=0),
+    "tool error": lambda case: m.ToolErrorMiddleware(),
+    "todo": lambda case: m.TodoListMiddleware(),
+    "tool limit": lambda case: m.ToolCallLimitMiddleware(run_limit=50),
+    "model limit": lambda case: m.ModelCallLimitMiddleware(run_limit=50),
+    "editing": lambda case: m.ContextEditingMiddleware(),
+    "offload": lambda case: m.ToolResultOffloadMiddleware(),
+    "fallback": lambda case: m.ModelFallbackMiddleware(ScriptedChatModel([])),
+    "summary": lambda case: m.SummarizationMiddleware(
         ScriptedChatModel(["short"], loop=True), trigger=("messages", 8), keep=("messages", 6)
     ),
     "says": lambda case: Says(case.data("user_of_hook")),
-    "second guard": lambda case: PIIMiddleware("mac_address", apply_to_output=True),
+    "second guard": lambda case: m.PIIMiddleware("mac_address", apply_to_output=True),
 }
 
 
@@ -117,11 +104,11 @@ class Case:
     guards_subagent: bool
 
     @property
-    def guard(self) -> PIIMiddleware:
+    def guard(self) -> m.PIIMiddleware:
         names = ("input", "output", "tool_results", "tool_calls")
         options: Any = {f"apply_to_{n}": on for n, on in zip(names, self.places, strict=True)}
         detector = r"S3C-[a-z_]+-x" if self.kind == "code" else None
-        return PIIMiddleware(self.kind, strategy=self.strategy, detector=detector, **options)
+        return m.PIIMiddleware(self.kind, strategy=self.strategy, detector=detector, **options)
 
     def data(self, place: str) -> str:
         return str(KINDS[self.kind](place))
@@ -209,7 +196,7 @@ def tools_of(case: Case) -> list[Any]:
         ),
         Reply(chunks=case.pieces(f"It is {data('final_of_subagent')}.")),
     ]
-    stack = [PIIMiddleware("mac_address", apply_to_output=True)] if case.guards_subagent else []
+    stack = [m.PIIMiddleware("mac_address", apply_to_output=True)] if case.guards_subagent else []
     options: Any = {"name": "clerk", "fused": case.fused}
     subagent = create_agent(ScriptedChatModel(steps), [look_inside], middleware=stack, **options)
     return [look, fails, command, agent_tool(subagent, description="Ask the clerk.")]
@@ -317,7 +304,7 @@ def observe(case: Case, agent: Any, views: Views, spans: Spans) -> None:
         telemetry = Telemetry(spans.provider, contents=True)
         config["callbacks"] = [*(handler_of(views, b) for b in bases), Tracer(views), telemetry]
     # A run that is blocked ends with an error, whose message does not show the data.
-    with collect_runs() as runs, suppress(PIIDetectionError):
+    with collect_runs() as runs, suppress(m.PIIDetectionError):
         if case.asynchronous or case.way in ("v1", "v2"):
             asyncio.run(run_async(case, agent, config, views))
         else:

@@ -13,15 +13,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from agent_factory import agent_tool, background, background_on_loss, before_model, create_agent
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    BackgroundCall,
-    BackgroundJob,
-    BackgroundMiddleware,
-    jobs_of_run,
-    lost_message,
-    repeat_job,
-)
 from agent_factory.testing import ScriptedChatModel
 from samples import in_memory
 from tables import each
@@ -30,8 +23,8 @@ WAIT = 60.0
 ONE: Any = {"configurable": {"thread_id": "1"}}
 ASK = [{"name": "clerk", "args": {"request": "Pay!"}}]
 PAY = [{"name": "pay", "args": {}}]
-JOB = BackgroundJob(tool="clerk", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
-CALL = BackgroundCall(
+JOB = m.BackgroundJob(tool="clerk", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
+CALL = m.BackgroundCall(
     id="job",
     job=JOB,
     call={"name": "clerk", "args": {"request": "Pay!"}, "id": "call", "type": "tool_call"},
@@ -47,11 +40,11 @@ class Jobs:
     thread, run = "1", "message"
 
     def __init__(self) -> None:
-        self.calls: list[BackgroundCall | None] = []
+        self.calls: list[m.BackgroundCall | None] = []
         self.attempt, self.results, self.ended = 1, list[str](), Event()
 
     def begin(
-        self, id: str, lost: HumanMessage, most: int, call: BackgroundCall | None
+        self, id: str, lost: HumanMessage, most: int, call: m.BackgroundCall | None
     ) -> Literal["begun"]:
         self.calls.append(call)
         return "begun"
@@ -70,7 +63,7 @@ class Jobs:
 
 def agent_of(tool: Any, *steps: Any) -> Any:
     """An agent with a background tool."""
-    model, stack = ScriptedChatModel(list(steps)), [BackgroundMiddleware()]
+    model, stack = ScriptedChatModel(list(steps)), [m.BackgroundMiddleware()]
     return create_agent(model, [tool], middleware=stack, **in_memory())
 
 
@@ -78,7 +71,7 @@ def agent_of(tool: Any, *steps: Any) -> Any:
 def repeated(request: pytest.FixtureRequest) -> Callable[..., str]:
     """Begins the job again, and returns its result."""
 
-    def repeat(clerk: Any, call: BackgroundCall = CALL, **options: Any) -> str:
+    def repeat(clerk: Any, call: m.BackgroundCall = CALL, **options: Any) -> str:
         jobs, asynchronous = Jobs(), request.param
         jobs.attempt = 2
         tool = agent_tool(clerk, name="clerk", description="Pays.", **options)
@@ -86,7 +79,7 @@ def repeated(request: pytest.FixtureRequest) -> Callable[..., str]:
 
         async def begin() -> None:
             options: Any = {"config": ONE, "runtime": Runtime(), "asynchronous": asynchronous}
-            repeat_job(agent, jobs, call, attempt=2, timeout=WAIT, **options)
+            m.repeat_job(agent, jobs, call, attempt=2, timeout=WAIT, **options)
             assert await asyncio.to_thread(jobs.ended.wait, WAIT)
 
         asyncio.run(begin())
@@ -201,10 +194,10 @@ async def test_a_task_of_this_process_ends_when_its_job_begins_again() -> None:
     options: Any = {"timeout": WAIT, "config": ONE, "runtime": Runtime(), "asynchronous": True}
     jobs = Jobs()
     jobs.attempt = 2
-    repeat_job(agent, jobs, CALL, attempt=2, **options)
+    m.repeat_job(agent, jobs, CALL, attempt=2, **options)
     first = {task for task in asyncio.all_tasks() if task.get_name() == "background job"}
     await asyncio.wait_for(begins.wait(), WAIT)
-    repeat_job(agent, jobs, CALL, attempt=3, **options)
+    m.repeat_job(agent, jobs, CALL, attempt=3, **options)
     over, _ = await asyncio.wait(first, timeout=WAIT)
     assert (over, ends) == (first, ["Pay!"])
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -219,13 +212,15 @@ def test_a_store_gets_the_call_of_a_job_that_may_be_repeated(on_loss: Any) -> No
 
     jobs = Jobs()
     agent = agent_of(background(clerk, on_loss=on_loss), ASK, "I wait.")
-    with jobs_of_run(jobs):
+    with m.jobs_of_run(jobs):
         agent.invoke({"messages": "Hello"}, ONE)
     assert jobs.ended.wait(WAIT)
     (call,) = jobs.calls
     if call is not None:
         assert (call["call"]["args"], call["job"]["tool"]) == ({"request": "Pay!"}, "clerk")
-        lost = [lost_message(call, attempts).text.partition(", is lost")[2] for attempts in (1, 2)]
+        lost = [
+            m.lost_message(call, attempts).text.partition(", is lost")[2] for attempts in (1, 2)
+        ]
         assert [text.partition(":")[0] for text in lost] == ["", " after 2 attempts"]
     assert (call is None) == (on_loss == "report")
 

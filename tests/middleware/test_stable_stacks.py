@@ -19,30 +19,7 @@ from agent_factory import (
     dynamic_prompt,
     wrap_model_call,
 )
-from agent_factory.middleware import (
-    BudgetMiddleware,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    InMemoryEffects,
-    Limits,
-    LLMToolEmulator,
-    LLMToolSelectorMiddleware,
-    ModelCallLimitMiddleware,
-    ModelChoice,
-    ModelFallbackMiddleware,
-    ModelRefusalMiddleware,
-    ModelRetryMiddleware,
-    ModelRouterMiddleware,
-    OnceMiddleware,
-    PIIMiddleware,
-    PromptCachingMiddleware,
-    ProviderToolSearchMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel, aassert_stable_prefix, assert_stable_prefix
 from stack_tools import break_down, find
 
@@ -72,41 +49,41 @@ def nudge(state: Any, runtime: Any) -> Any:
 
 
 STABLE: dict[str, Callable[[], Member]] = {
-    "budget": lambda: BudgetMiddleware(run=Limits(turns=50)),
-    "caching": lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"),
-    "clearing": lambda: ContextEditingMiddleware(),
+    "budget": lambda: m.BudgetMiddleware(run=m.Limits(turns=50)),
+    "caching": lambda: m.PromptCachingMiddleware(min_tokens=0, provider="anthropic"),
+    "clearing": lambda: m.ContextEditingMiddleware(),
     "clock": lambda: clock,
-    "emulator": lambda: LLMToolEmulator(tools=["find"], model=model()),
-    "fallback": lambda: ModelFallbackMiddleware(model()),
+    "emulator": lambda: m.LLMToolEmulator(tools=["find"], model=model()),
+    "fallback": lambda: m.ModelFallbackMiddleware(model()),
     "greeting": lambda: greeting,
-    "limit": lambda: ModelCallLimitMiddleware(run_limit=50),
+    "limit": lambda: m.ModelCallLimitMiddleware(run_limit=50),
     "nudge": lambda: nudge,
-    "once": lambda: OnceMiddleware({}, default="fail", store=InMemoryEffects()),
-    "pii": lambda: PIIMiddleware(
+    "once": lambda: m.OnceMiddleware({}, default="fail", store=m.InMemoryEffects()),
+    "pii": lambda: m.PIIMiddleware(
         "email", apply_to_output=True, apply_to_tool_results=True, apply_to_tool_calls=True
     ),
-    "provider": lambda: ProviderToolSearchMiddleware(provider="anthropic"),
-    "refusal": lambda: ModelRefusalMiddleware(model()),
-    "retry": lambda: ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
-    "router": lambda: ModelRouterMiddleware(
-        choices={"same": ModelChoice(model(), "always")}, classifier=lambda request: "same"
+    "provider": lambda: m.ProviderToolSearchMiddleware(provider="anthropic"),
+    "refusal": lambda: m.ModelRefusalMiddleware(model()),
+    "retry": lambda: m.ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
+    "router": lambda: m.ModelRouterMiddleware(
+        choices={"same": m.ModelChoice(model(), "always")}, classifier=lambda request: "same"
     ),
-    "selector": lambda: LLMToolSelectorMiddleware(
+    "selector": lambda: m.LLMToolSelectorMiddleware(
         model=model(), max_tools=1, max_retries=0, on_parsing_failure="all"
     ),
-    "summary": lambda: SummarizationMiddleware(model(), trigger=("messages", 1000)),
-    "todo": TodoListMiddleware,
-    "tool_error": ToolErrorMiddleware,
-    "tool_limit": lambda: ToolCallLimitMiddleware(run_limit=2),
-    "tool_retry": lambda: ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
+    "summary": lambda: m.SummarizationMiddleware(model(), trigger=("messages", 1000)),
+    "todo": m.TodoListMiddleware,
+    "tool_error": m.ToolErrorMiddleware,
+    "tool_limit": lambda: m.ToolCallLimitMiddleware(run_limit=2),
+    "tool_retry": lambda: m.ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
 }
 """Middleware that change no prefix, as they are set up here."""
 
 REWRITES: dict[str, Callable[[], Member]] = {
-    "ContextEditingMiddleware": lambda: ContextEditingMiddleware(
-        edits=[ClearToolUsesEdit(trigger=30, keep=1)]
+    "ContextEditingMiddleware": lambda: m.ContextEditingMiddleware(
+        edits=[m.ClearToolUsesEdit(trigger=30, keep=1)]
     ),
-    "SummarizationMiddleware": lambda: SummarizationMiddleware(
+    "SummarizationMiddleware": lambda: m.SummarizationMiddleware(
         model(), trigger=("messages", 6), keep=("messages", 3)
     ),
 }

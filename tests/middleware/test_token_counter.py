@@ -13,16 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from agent_factory import ModelRequest, create_agent
-from agent_factory.middleware import (
-    BudgetMiddleware,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    Ledger,
-    Limits,
-    Price,
-    PromptCachingMiddleware,
-    SummarizationMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.middleware._shared.token_counter import counter_for, tokens_sent
 from agent_factory.middleware.budget import UnknownPriceError
 from agent_factory.testing import ScriptedChatModel
@@ -66,7 +57,7 @@ def test_tokens_of_claude_are_shorter(kind: Any) -> None:
 
 def was_summarized(call: Run, kind: Any) -> bool:
     writer = ScriptedChatModel(["S"] * 2)
-    stack = [SummarizationMiddleware(writer, trigger=("tokens", 900), keep=("messages", 1))]
+    stack = [m.SummarizationMiddleware(writer, trigger=("tokens", 900), keep=("messages", 1))]
     model = kind(steps=["ok"])
     history = [HumanMessage(WORDS), HumanMessage("b")]
     call(create_agent(model, middleware=stack), {"messages": history})
@@ -74,18 +65,18 @@ def was_summarized(call: Run, kind: Any) -> bool:
 
 
 def was_cleared(call: Run, kind: Any) -> bool:
-    edit = ClearToolUsesEdit(trigger=900, keep=0)
+    edit = m.ClearToolUsesEdit(trigger=900, keep=0)
     calls: Any = [{"name": "add", "args": {}, "id": "1"}]
     looked = [AIMessage("", tool_calls=calls), ToolMessage(WORDS, tool_call_id="1")]
     history = [HumanMessage("a"), *looked, AIMessage("b"), HumanMessage("c")]
     model = kind(steps=["ok"])
-    stack = [ContextEditingMiddleware(edits=[edit])]
+    stack = [m.ContextEditingMiddleware(edits=[edit])]
     call(create_agent(model, middleware=stack), {"messages": history})
     return WORDS not in str(model.requests[0].messages)
 
 
 def was_over_budget(call: Run, kind: Any) -> bool:
-    stack = [BudgetMiddleware(run=Limits(input_tokens=900), warn_at=None)]
+    stack = [m.BudgetMiddleware(run=m.Limits(input_tokens=900), warn_at=None)]
     model = kind(steps=["ok"] * 2)
     call(create_agent(model, middleware=stack), {"messages": [HumanMessage(WORDS)]})
     return not model.requests
@@ -104,7 +95,7 @@ def test_a_prompt_is_long_enough_for_the_cache_by_its_providers_tokens(
     call: Run, kind: Any
 ) -> None:
     model = kind(steps=["ok"])
-    stack = [PromptCachingMiddleware(min_tokens=900)]
+    stack = [m.PromptCachingMiddleware(min_tokens=900)]
     call(create_agent(model, middleware=stack), {"messages": [HumanMessage(WORDS)]})
     assert "cache_control" in str(model.requests[0].messages)
 
@@ -120,8 +111,8 @@ class Reporting(ScriptedChatModel):
 
 @each("name, tokens", [("claude-sonnet-4-5", 1005), ("gpt-5", 829)])
 def test_a_ledger_counts_what_a_model_does_not_report_by_its_name(name: str, tokens: int) -> None:
-    ledger = Ledger(Limits(usd=100))
-    handler = ledger.handler(prices={name: Price(input=1, output=1)})
+    ledger = m.Ledger(m.Limits(usd=100))
+    handler = ledger.handler(prices={name: m.Price(input=1, output=1)})
     model = Reporting(steps=["ok"], model_name=name)
     model.invoke([HumanMessage(WORDS)], {"callbacks": [handler]})
     assert ledger.spent.input_tokens == tokens
@@ -149,8 +140,8 @@ def cost(model: Any, usage: Any = None, *, named: str | None = None, prices: Any
     )
     inner = getattr(model, "bound", model)
     inner.steps.append(answer)
-    ledger = Ledger(Limits(usd=100))
-    agent = create_agent(model, middleware=[BudgetMiddleware(ledger=ledger, prices=prices)])
+    ledger = m.Ledger(m.Limits(usd=100))
+    agent = create_agent(model, middleware=[m.BudgetMiddleware(ledger=ledger, prices=prices)])
     agent.invoke({"messages": [("user", "Hi")]})
     return ledger.spent.usd
 
@@ -173,11 +164,11 @@ def test_the_price_of_the_model_that_answered_counts() -> None:
 
 
 def test_given_prices_come_before_listed_ones_and_a_function_may_give_all() -> None:
-    own = {"gpt-4o": Price(input=1, output=2, cache_read=0.5, cache_write=4)}
+    own = {"gpt-4o": m.Price(input=1, output=2, cache_read=0.5, cache_write=4)}
     details = {"cache_read": 400, "ephemeral_5m_input_tokens": 100}
     usage = {"input_token_details": details}
     assert cost(OpenAI(), usage, prices=own) == pytest.approx((500 + 200 + 400 + 200) / 1e6)
-    assert cost(OpenAI(), prices={"other": Price(input=1, output=2)}) == cost(OpenAI())
+    assert cost(OpenAI(), prices={"other": m.Price(input=1, output=2)}) == cost(OpenAI())
     assert cost(OpenAI(), prices=lambda model, usage: {"gpt-4o": 0.25}[model]) == 0.25
     with pytest.raises(UnknownPriceError, match="gpt-9"):
         cost(OpenAI(model_name="gpt-9"), prices=lambda model, usage: {}[model])
@@ -212,9 +203,9 @@ def test_without_genai_prices_a_limit_in_dollars_needs_prices(
     for name in [name for name in sys.modules if name.startswith("genai_prices")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match="the extra `cost`"):
-        BudgetMiddleware(run=Limits(usd=1))
-    BudgetMiddleware(run=Limits(usd=1), prices={"mine": Price(input=1, output=1)})
-    BudgetMiddleware(run=Limits(total_tokens=100))
+        m.BudgetMiddleware(run=m.Limits(usd=1))
+    m.BudgetMiddleware(run=m.Limits(usd=1), prices={"mine": m.Price(input=1, output=1)})
+    m.BudgetMiddleware(run=m.Limits(total_tokens=100))
 
 
 @each(
@@ -228,4 +219,4 @@ def test_without_genai_prices_a_limit_in_dollars_needs_prices(
 )
 def test_prices_that_are_not_amounts_raise(amounts: Any, name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        Price(**amounts)
+        m.Price(**amounts)

@@ -16,14 +16,7 @@ from langgraph.types import Overwrite
 from starlette.testclient import TestClient
 
 from agent_factory import create_agent
-from agent_factory.middleware import (
-    ClientToolsMiddleware,
-    ContextEditingMiddleware,
-    ProgressGuardMiddleware,
-    SummarizationMiddleware,
-    ToolCallLimitMiddleware,
-    ToolResultOffloadMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.middleware.client_tools import (
     CLIENT_RESPONSE_FORMAT,
     CLIENT_TOOL_CHOICE,
@@ -110,13 +103,13 @@ ARTIFACT |= {"client_response_format": {"type": "object"}, "review": "of the too
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     middleware: Any = [
-        ToolResultOffloadMiddleware(),
-        ContextEditingMiddleware(),
-        SummarizationMiddleware(
+        m.ToolResultOffloadMiddleware(),
+        m.ContextEditingMiddleware(),
+        m.SummarizationMiddleware(
             ScriptedChatModel(["A summary."] * 1000), trigger=("messages", 50), keep=("messages", 5)
         ),
-        ToolCallLimitMiddleware(thread_limit=100),
-        ProgressGuardMiddleware(),
+        m.ToolCallLimitMiddleware(thread_limit=100),
+        m.ProgressGuardMiddleware(),
     ]
     model = ScriptedChatModel(["Hello."] * 1000)
     agent = create_agent(model, [look], middleware=middleware, checkpointer=InMemorySaver())
@@ -247,7 +240,7 @@ def test_no_artifact_from_outside_offers_tools(
 ) -> None:
     """`configurable` does not name the key, so that clients of LangGraph's API bring none."""
     model = ScriptedChatModel(["Hello."])
-    layers, name = [ClientToolsMiddleware()], uuid4().hex
+    layers, name = [m.ClientToolsMiddleware()], uuid4().hex
     service.add(name, create_agent(model, middleware=layers, checkpointer=InMemorySaver()))
     messages = [form(message) for message in marked()[:3]]
     body = {"assistant_id": name, "input": {"messages": messages}}
