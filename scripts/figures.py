@@ -106,7 +106,7 @@ def of_calls() -> Iterator[Figure]:
 GOALS_OF_LINES = {
     "agent_factory": (2200, 2228),
     "cli": (3519, 4395),
-    "compat": (407, 418),
+    "compat": (407, 423),
     "counts": (82, 82),
     "decisions": (1686, 2136),
     "demo": (683, 683),
@@ -114,7 +114,7 @@ GOALS_OF_LINES = {
     "guarantees": (1144, 1362),
     "hooks": (2206, 2543),
     "local_model": (1034, 1634),
-    "middleware": (17791, 19988),
+    "middleware": (17791, 19638),
     "migrate": (1012, 1512),
     "models": (100, 100),
     "prebuilt": (1217, 1417),
@@ -126,8 +126,8 @@ GOALS_OF_LINES = {
     "structured_output": (986, 1180),
     "telemetry": (832, 832),
     "testing": (5241, 6384),
-    "tools": (1980, 2347),
-    "topology": (3122, 4707),
+    "tools": (1980, 2343),
+    "topology": (3122, 4702),
 }
 """Lines of each package: goal and ratchet. A commit that raises a ratchet does nothing else."""
 
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 110_000, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 109_800, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.17, slack=0.01)
 
