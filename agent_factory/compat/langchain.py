@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +20,7 @@ from agent_factory.compat.conversion import (
     to_langchain_request,
     to_langchain_response,
 )
+from agent_factory.errors import BuildWarning
 from agent_factory.hooks.base import AgentMiddleware, Middleware
 from agent_factory.hooks.flows import then
 from agent_factory.hooks.ordering import Ordering
@@ -142,6 +143,14 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
             self.ordering = Ordering(sanitizes=tuple(aspect for aspect, does in applies if does))
         if "ToolCallLimitMiddleware" in names and getattr(inner, "tool_name", None) is not None:
             self.expected_tools = (inner.tool_name,)
+
+    def build_findings(self, tools: object) -> Iterator[BuildWarning]:
+        """A review that asks about no tool. A subclass may decide by anything."""
+        if vars(self).get("guards") == () and type(self.inner).__module__.startswith("langchain."):
+            hint = 'Name a tool, such as {"refund": True}, or remove it from the stack.'
+            yield BuildWarning(
+                self.name, "does nothing: it asks about no tool.", hint, code="AF212"
+            )
 
     def adapted(self, name: str) -> Method:
         """Return a method of the inner middleware, adapted."""

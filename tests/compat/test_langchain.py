@@ -398,6 +398,8 @@ def test_a_review_says_what_it_decides_about(mode: Any) -> None:
         ToolGuard("refund", "ask", "is_large()", decisions=("approve", "reject"), **options),
         ToolGuard("pay", "ask", **options),
     )
+    with pytest.warns(AgentFactoryWarning, match="asks about no tool"):
+        plan_agent(tools=[refund], middleware=[theirs.HumanInTheLoopMiddleware({"refund": False})])
     # All decisions of langchain are all of ours.
     every = [*get_args(reviews.DecisionType)]
     review = theirs.HumanInTheLoopMiddleware({"refund": {"allowed_decisions": every}})
