@@ -78,13 +78,12 @@ def from_langchain_middleware(member: object) -> Any:
 GUARD_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "FilesystemFileSearchMiddleware": ("root_path",),
     "ModelCallLimitMiddleware": ("thread_limit", "run_limit", "exit_behavior"),
-    "ModelRetryMiddleware": ("max_retries",),
     "PIIMiddleware": (
         *("pii_type", "strategy", "detector"),
         *("apply_to_input", "apply_to_output", "apply_to_tool_results"),
     ),
     "ToolCallLimitMiddleware": ("tool_name", "thread_limit", "run_limit", "exit_behavior"),
-    "ToolRetryMiddleware": ("max_retries", "retry_on"),
+    "ToolRetryMiddleware": ("retry_on",),
 }
 """Settings of LangChain's built-ins that guard or limit, and that no declaration has."""
 

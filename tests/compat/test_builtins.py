@@ -95,7 +95,7 @@ def test_it_refuses_alike(alike: Any, stack: Any, steps: Any, inputs: Any, words
 
 
 LIMIT = "changed setting {}.run_limit: 5 -> 500"
-ATTEMPTS = "changed setting {}.max_retries: 1 -> 9"
+ATTEMPTS = "changed layer {{}}.wrap_{}_call: was up to 2 attempts, now 10"
 FOLDER = Path(__file__).parent
 SLIPS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (
@@ -112,8 +112,8 @@ SLIPS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"pii_type": "email"},
         "changed setting {}[email].strategy: 'block' -> 'redact'",
     ),
-    ("ToolRetryMiddleware", {"max_retries": 1}, {"max_retries": 9}, ATTEMPTS),
-    ("ModelRetryMiddleware", {"max_retries": 1}, {"max_retries": 9}, ATTEMPTS),
+    ("ToolRetryMiddleware", {"max_retries": 1}, {"max_retries": 9}, ATTEMPTS.format("tool")),
+    ("ModelRetryMiddleware", {"max_retries": 1}, {"max_retries": 9}, ATTEMPTS.format("model")),
     (
         "FilesystemFileSearchMiddleware",
         {"root_path": str(FOLDER)},
