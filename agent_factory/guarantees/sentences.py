@@ -175,7 +175,8 @@ FORMS = (
     ),
     Form(
         "every loop passes a limit",
-        "A run does not go on for ever: a number of model calls, tokens or seconds ends it.",
+        "A run, or one of an agent inside of a tool, does not go on for ever: a number of model "
+        "calls, tokens or seconds ends it.",
         "How long it takes until then. A limit of money ends no loop whose calls cost nothing.",
     ),
     Form(
@@ -198,7 +199,8 @@ FORMS = (
         "No run uses more, with all attempts of its calls and the agents inside of its tools. Of "
         "`a thread`, no branch of it does; of `a ledger`, the agents that share it do not.",
         "Calls of models by middleware and tools themselves. Tokens, USD and seconds are known "
-        "after a call, so the last one may go over the number.",
+        "after a call, so the last one may go over the number. A tool that asks begins again with "
+        "the answer, in the same call.",
     ),
 )
 """The forms of a sentence, with their meaning."""
@@ -223,7 +225,9 @@ def parse(text: str) -> Guarantee:
     """
     if not isinstance(text, str):
         raise _syntax_error(repr(text), "is not a string")
-    words = " ".join(text.split()).removesuffix(".").rstrip()
+    # Spaces in quotes belong to a value.
+    words = re.sub(r'"(?:\\.|[^"\\])*"|\s+', lambda m: m[0] if m[0][0] == '"' else " ", text)
+    words = words.strip().removesuffix(".").rstrip()
     parts: list[str] = []
     for part in words.split(" and "):
         # A condition may hold an "and", too: euros > 50 and to == "Ann".
@@ -245,7 +249,8 @@ def _condition(text: str) -> Condition | None:
     return None if is_fact else condition
 
 
-_ENDS = re.compile(r" (?P<word>when|unless) ")
+_ENDS = re.compile(r' (?P<word>when|unless) (?=(?:[^"]*"[^"]*")*[^"]*$)')
+"""Words before a member or a condition, outside of quotes."""
 
 
 def _clause(text: str, part: str) -> Clause:
@@ -267,7 +272,10 @@ def _clause(text: str, part: str) -> Clause:
     for word, words in zip(rest[::2], rest[1::2], strict=True):
         condition = _condition(words)
         if condition is not None:
-            wanted.append(Condition(condition.parts, negated=word == "unless"))
+            if word == "unless":  # all other calls, with any value that does not compare
+                others = Condition(condition.parts, negated=True)
+                condition = Condition((others,), or_unknown=True)
+            wanted.append(condition)
             continue
         members += words.split(" or ")
         if word == "when" or not all(re.fullmatch(_MEMBER, member) for member in members):

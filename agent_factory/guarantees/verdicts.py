@@ -175,6 +175,9 @@ def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | 
     if undecided := wanted.undecided:
         hint = "Compare texts by ==, !=, in, or like with a pattern of * and ?."
         raise SpecError(subject, f"cannot be decided for {undecided}.", hint, code="AF128")
+    if counterexample_case(wanted, [], lambda _: None, values_of(schema or {})) is None:
+        reason = f"has no calls with {wanted}: the sentence would hold for nothing."
+        raise SpecError(subject, reason, "Compare with values that calls have.", code="AF128")
 
 
 def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
@@ -182,12 +185,14 @@ def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
     graph, coverage = members.graph, members.coverage
     reach = graph.reached(coverage.before) if coverage.before else None
     without = coverage.before | coverage.always
-    ways = graph.ways_to(target, without)
+    all_ways = graph.ways_to(target, without)
     for origin in graph.origins(answers=members.answers):
-        position = origin.position
+        position, ways = origin.position, all_ways
         # A call has passed a member that has changed it: a person who edits a call has decided.
-        is_edit = position in coverage.edits and not origin.jumps
-        is_passed = position in coverage.always or is_edit
+        is_passed = position in coverage.edits and not origin.jumps
+        if origin.owner and not is_passed and position in coverage.denials:
+            # A member that refuses calls may write such calls itself.
+            ways = graph.ways_to(target, without - {position})
         if is_passed or position not in ways or (reach is not None and position not in reach):
             continue
         if slip := _slip(members, position, target, ways, without):
@@ -271,7 +276,7 @@ def _inside(members: _Members) -> Iterator[_No]:
     changing = {
         access.owner
         for access in graph.plan.accesses
-        if access.kind is AccessKind.WRITES
+        if access.kind in (AccessKind.WRITES, AccessKind.SANITIZES)
         and "tool_calls" in access.aspects
         and access.owner.rpartition("/")[0] == prefix
     }
@@ -304,7 +309,7 @@ def _inside(members: _Members) -> Iterator[_No]:
 @_noes.register
 def _model_passes(clause: ModelPasses, graph: PlanGraph) -> Iterator[_No]:
     members = _Members(graph, clause.members)
-    yield from _bypassed(members, graph.bypass(members.places, graph.model), "the model")
+    yield from _bypassed(members, graph.bypass(members.certain_places, graph.model), "the model")
 
 
 @_noes.register
@@ -313,7 +318,7 @@ def _path_passes(clause: PathPasses, graph: PlanGraph) -> Iterator[_No]:
     members = _Members(graph, clause.members)
     # A member may be a node: "model", "tools".
     nodes = {*filter(None, map(graph.node_named, clause.members))}
-    places = members.places | nodes
+    places = members.certain_places | nodes
     around_run = [layer.owner for layer in graph.plan.layers_around(Call.AGENT)]
     if (source, target) == (START, END) and around_run and not places & {START, END}:
         reason = f"A layer around the run may end it without {members.words}."
@@ -340,9 +345,9 @@ def _bypassed(members: _Members, path: Path, what: str, *, is_node: bool = False
 @_noes.register
 def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
     is_limited, words = A_LIMIT in clause.members, " or ".join(clause.members)
-    places = _Members(graph, [term for term in clause.members if term != A_LIMIT]).places
+    places = _Members(graph, [term for term in clause.members if term != A_LIMIT]).certain_places
     limits = [limit for limit in graph.limits if is_limited and limit.unit not in _ENDLESS]
-    owners = dict.fromkeys(limit.owner for limit in limits)
+    owners = dict.fromkeys(x.owner for x in limits if not graph.is_answered_around(x.owner))
     # A loop without the model uses nothing. A loop that remains when all is used up never ends.
     free = graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else ()
     cycle = free or graph.shortest_cycle(graph.used_up(owners), places)
@@ -352,11 +357,19 @@ def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
         hint = "Add ModelCallLimitMiddleware(run_limit=...)."
     elif free:
         hint = "Remove the jump that closes the loop, or let it pass the model."
+    elif not owners:
+        hint = "Let a limit count turns in a hook: a layer around it may answer with calls."
     else:
         hint = f"Let {' or '.join(owners)} jump to the end in a hook before the model."
     if cycle:
         path = joined(graph.shortest_path(START, cycle[0]), cycle)
         yield _No(f"A run can go around a loop without {words}.", hint, path)
+    ending = {x.owner.rpartition("/")[0] for x in graph.plan.limits if x.unit not in _ENDLESS}
+    for tool in graph.plan.tools if is_limited else ():
+        if tool.agent and tool.name not in ending:
+            reason = f"The agent inside of {tool.name!r} can go around a loop without a limit."
+            hint = f"Add ModelCallLimitMiddleware(run_limit=...) to the agent {tool.name!r}."
+            yield _No(reason, hint, (), tool.name)
 
 
 @_noes.register
@@ -364,27 +377,29 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
     tools = _tools(graph.plan, clause.tool) if clause.tool else []
     names = [tool.name for tool in tools if not _is_denied(graph, tool)]
     if clause.unit == JOBS:
-        limits = [limit for limit in graph.limits if limit.unit == JOBS]
-        least = min(limits, key=lambda limit: limit.most, default=None)
         # Without the middleware that limits them, no tool works in the background.
-        if least and least.most > clause.most:
-            reason = f"The limit of {least.owner} is {least.most:g}."
-            yield _No(reason, f"Lower it to {clause.most:g}.")
+        most = sum(limit.most for limit in graph.plan.limits if limit.unit == JOBS)
+        if most > clause.most:
+            owners = " and ".join(x.owner for x in graph.plan.limits if x.unit == JOBS)
+            yield _No(f"The limit of {owners} is {most:g}.", f"Lower it to {clause.most:g}.")
         return
+    for tool in tools:
+        if tool.kind is ToolKind.PROVIDER:
+            yield from _around(_Members(graph, (), tool), tool)
     if tools and not names:
         return
-    tool = names[0] if names else ""
+    name = names[0] if names else ""
     rows = _rows_of(clause, graph, names)
     if sum(inf if row.value is None else row.value for row in rows) <= clause.most:
         return
     for row in rows:
         if not row.agent and (row.value is None or row.value > clause.most):
-            yield from _over_limit(clause, graph, tool, row)
+            yield from _over_limit(clause, graph, name, row)
         elif row.agent:
             number = "any number" if row.value is None else f"up to {row.value:g}"
             reason = f"The agent inside of {row.agent!r} uses {number} of {row.what}."
             hint = f"Limit them in the agent {row.agent!r}, and its calls."
-            yield _No(reason, hint, (), tool)
+            yield _No(reason, hint, (), name)
 
 
 class _Row(NamedTuple):
@@ -553,12 +568,14 @@ class _Coverage:
         always: Positions on the path of a call after its origin.
         some: Guards that decide about some calls.
         edits: Positions at which guards change calls themselves.
+        denials: Positions at which guards refuse calls.
     """
 
     before: set[Position] = field(default_factory=set)
     always: set[Position] = field(default_factory=set)
     some: list[_Partial] = field(default_factory=list)
     edits: set[Position] = field(default_factory=set)
+    denials: set[Position] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -611,6 +628,15 @@ class _Members:
         """The nodes at which a run passes any of them."""
         return set().union(*(self.graph.owners[owner] for owner in self.owners))
 
+    @property
+    def certain_places(self) -> set[str]:
+        """The nodes at which a run passes any of them, whichever tools it calls."""
+        for term in {A_GUARD, A_PERSON} & {*self.terms}:
+            reason = "decides about calls of tools, and a sentence about paths names none."
+            hint = f"Write 'tool * passes {term}', or name a middleware."
+            raise SpecError(term, reason, hint, code="AF128")
+        return set().union(*map(self.graph.certain_nodes, self.owners))
+
     @cached_property
     def guards(self) -> list[ToolGuard]:
         """The guards of the tool that the sentence means, and all guards that never let it run."""
@@ -650,7 +676,7 @@ class _Members:
         for guard in self.guards if self.tool else ():
             positions = frozenset(graph.positions_of(guard))
             condition = self.condition_of(guard)
-            coverage.edits |= positions
+            (coverage.denials if guard.action == "deny" else coverage.edits).update(positions)
             if guard.decides_again:
                 coverage.edits |= graph.positions.get(guard.owner, set())
             if condition is None:
@@ -677,8 +703,9 @@ class _Members:
         assert self.tool is not None
         if text == "labeled outside":
             return "outside" in self.tool.labels
-        # A policy names the tools of an earlier rule by their pattern.
-        return fnmatchcase(self.name.rpartition("/")[2], text) if _is_pattern(text) else None
+        # A policy names the tools of an earlier rule by their pattern, and no other fact is a word.
+        is_name = _is_pattern(text) and {" ", "("}.isdisjoint(text)
+        return fnmatchcase(self.name.rpartition("/")[2], text) if is_name else None
 
     def absence(self) -> tuple[str, str] | None:
         """The reason and the hint if no middleware of a sentence decides or is passed."""

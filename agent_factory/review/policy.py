@@ -346,7 +346,9 @@ class ToolPolicy:
     @property
     def covered(self) -> tuple[str, ...]:
         """Patterns of the tools all of whose calls are covered."""
-        return tuple(rule.tool for rule in self.rules if rule.when is None)
+        whole = Rule.matches  # a subclass may match calls by anything
+        rules = [rule for rule in self.rules if type(rule).matches is whole]
+        return tuple(rule.tool for rule in rules if rule.when is None)
 
 
 def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:

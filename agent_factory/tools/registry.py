@@ -24,8 +24,10 @@ from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
 from agent_factory.tools.schemas import as_object
 from agent_factory.tools.touches import Touches, check_touches, touches_of
-from agent_factory.topology.declarations import AccessKind
-from agent_factory.topology.model import Tool, ToolKind, TopologyData
+from agent_factory.topology.conditions import types_of
+from agent_factory.topology.declarations import JOBS, AccessKind
+from agent_factory.topology.model import TOOLS, Tool, ToolKind, TopologyData
+from agent_factory.topology.paths import PlanGraph
 from agent_factory.types import FunctionTool
 from agent_factory.upstream import model_params
 
@@ -139,8 +141,12 @@ class Toolbox:
                 after = f"{name}/{guard.after}" if guard.after else ""
                 new = replace(guard, tool=tool, owner=owner, exclude=exclude, after=after)
                 inside["guards"].append(new)
+            graph = PlanGraph(plan)
             for limit in plan.limits:
-                inside["limits"].append(replace(limit, owner=f"{name}/{limit.owner}"))
+                at = TOOLS if limit.unit == "tool calls" else graph.model
+                # A path of the agent inside may bypass a limit; the limit of jobs has no path.
+                if limit.unit == JOBS or "/" in limit.owner or not graph.path_beyond(limit, at):
+                    inside["limits"].append(replace(limit, owner=f"{name}/{limit.owner}"))
             for access in plan.accesses:
                 is_writer = access.kind is AccessKind.WRITES and "tool_calls" in access.aspects
                 if access.kind is AccessKind.SANITIZES or is_writer:
@@ -290,7 +296,14 @@ class ToolSchemas(Mapping[str, Mapping[str, Any]]):
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         if name not in self._schemas:
             schema: Any = self._tools[name].tool_call_schema
-            if not isinstance(schema, dict):  # a class of pydantic 2, or of pydantic 1
+            if isinstance(schema, dict):
+                # The tool does not check its arguments: any value of a type may come.
+                properties = {
+                    key: {"type": [n.replace("integer", "number") for n in types_of(x, schema)]}
+                    for key, x in schema.get("properties", {}).items()
+                }
+                schema = {**schema, "properties": properties}
+            else:  # a class of pydantic 2, or of pydantic 1
                 schema = (getattr(schema, "model_json_schema", None) or schema.schema)()
             self._schemas[name] = schema
         return self._schemas[name]

@@ -110,7 +110,7 @@ class Fact:
 class Condition:
     """Parts all of which must hold; `negated` for the opposite.
 
-    With `or_unknown`, an unknown result counts as true before it is negated.
+    With `or_unknown`, an unknown result counts as true, before it is negated.
     """
 
     parts: tuple[Comparison | Fact | Condition, ...]
@@ -139,8 +139,8 @@ class Condition:
 
     @property
     def unsure(self) -> set[str]:
-        """The arguments that may be unknown to a part with `or_unknown`."""
-        if self.or_unknown:
+        """The arguments that may be unknown to a negated part with `or_unknown`."""
+        if self.or_unknown and self.negated:
             return {leaf.name for leaf in self.leaves if isinstance(leaf, Comparison)}
         return {n for part in self.parts if isinstance(part, Condition) for n in part.unsure}
 

@@ -32,15 +32,21 @@ def policy_guards(
     rule are asked about.
     """
     guards: list[ToolGuard] = []
+    # A subclass may choose by anything.
+    own = (
+        ""
+        if type(policy).rule_for is ToolPolicy.rule_for
+        else f"{type(policy).__name__}.rule_for()"
+    )
     taken: list[Rule] = []
     earlier: list[str] = []
     for rule in (*policy.rules, UNCOVERED):
         # A call is asked about, or denied, unless an earlier rule lets it run in another way.
         others = {"ask": ("judge",), "deny": ("ask", "judge")}.get(rule.action, ())
         taking = [r for r in taken if r.action == "allow" or r.action in others]
-        exclude = [other.tool for other in taking if other.when is None]
+        exclude = [other.tool for other in taking if _is_whole(other)]
         exclude = [*policy.covered] if rule is UNCOVERED else exclude
-        exceptions = [(other.tool, _certainly(other)) for other in taking if other.when is not None]
+        exceptions = [(other.tool, _certainly(other)) for other in taking if not _is_whole(other)]
         taken.append(rule)
         if rule.action == "allow":
             continue
@@ -50,7 +56,7 @@ def policy_guards(
             decided = exclude if tool == rule.tool else [*exclude, *earlier]
             if any(_includes(other, tool) for other in decided):
                 continue
-            words = [rule.calls] if rule.calls else []
+            words = [*filter(None, (_calls(rule), own))]
             without = [other for other in exclude if _may_overlap(other, tool)]
             for other, calls in exceptions:
                 if _includes(other, tool):
@@ -64,14 +70,24 @@ def policy_guards(
             when, names = " and ".join(words), tuple(dict.fromkeys(without))
             options = _options(rule) | {"decides_again": place == "around_tool"}
             guards.append(ToolGuard(tool, rule.action, when, names, place=place, **options))
-        earlier += [] if rule.when is not None else [rule.tool]
+        earlier += [rule.tool] if _is_whole(rule) else []
     return tuple(dict.fromkeys(guards))
 
 
 def _certainly(rule: Rule) -> str:
     """The calls of a rule, in words: an unknown condition is met, unless the rule allows calls."""
-    is_unknown = rule.action != "allow" and not callable(rule.when)
-    return f"{rule.calls}, or unknown" if is_unknown else rule.calls
+    is_unknown = rule.action != "allow" and isinstance(rule.when, Mapping)
+    return f"{_calls(rule)}, or unknown" if is_unknown else _calls(rule)
+
+
+def _calls(rule: Rule) -> str:
+    """The calls of a rule, in words: a subclass may match them by anything."""
+    return rule.calls if type(rule).matches is Rule.matches else f"{type(rule).__name__}.matches()"
+
+
+def _is_whole(rule: Rule) -> bool:
+    """Return True if a rule is about all calls of its tools."""
+    return rule.when is None and type(rule).matches is Rule.matches
 
 
 def policy_findings(
@@ -82,8 +98,7 @@ def policy_findings(
     count = count if type(policy).rule_for is ToolPolicy.rule_for else 0
     for number, rule in enumerate(policy.rules[:count]):
         for first in policy.rules[:number]:
-            is_whole = first.when is None and type(first).matches is Rule.matches
-            if is_whole and _includes(first.tool, rule.tool):
+            if _is_whole(first) and _includes(first.tool, rule.tool):
                 when = f" when {rule.calls}" if rule.calls else ""
                 yield BuildWarning(
                     owner,

@@ -1,0 +1,241 @@
+"""Sentences about parts that are rare: subclasses, schemas that nobody checks, agents inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pytest
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import (
+    AgentMiddleware,
+    Ordering,
+    ToolGuard,
+    UsageLimit,
+    agent_tool,
+    background,
+    create_agent,
+    hook_config,
+    topology_of,
+)
+from agent_factory import middleware as m
+from agent_factory.errors import SpecError
+from agent_factory.guarantees import counterexamples, parse
+from agent_factory.testing import ScriptedChatModel, assert_plan
+from samples import call_of, search
+from tables import each
+
+WEB: dict[str, Any] = {"type": "web_search_20250305", "name": "web"}
+
+
+class Inner(AgentMiddleware):
+    """A layer around tools that passes on."""
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+class Layers(Inner):
+    """Layers that pass on, and the given declarations."""
+
+    def __init__(self, name: str, **declared: Any) -> None:
+        super().__init__(name=name)
+        vars(self).update(declared)
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+
+class Late(AgentMiddleware):
+    """A limit that another hook bypasses."""
+
+    limits = (UsageLimit(40, "tokens"),)
+
+    @hook_config(can_jump_to=["end"])
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Never jumps here."""
+
+
+class Again(AgentMiddleware):
+    """May go back to the model."""
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Never jumps here."""
+
+
+class AnyRule(m.ToolPolicy):
+    """A policy that lets all calls run, whatever its rules say."""
+
+    def rule_for(self, request: Any) -> m.Rule:
+        return m.Rule("*", "allow")
+
+
+class NoCall(m.Rule):
+    """A rule that is about no call."""
+
+    def matches(self, request: Any) -> bool:
+        return False
+
+
+def loose(**properties: Any) -> StructuredTool:
+    """A tool with a schema that nobody checks."""
+    schema = {"type": "object", "properties": properties}
+    return StructuredTool(name="pay", description="Pays.", args_schema=schema, func=str)
+
+
+def pay(kind: Literal["a", "b"], euros: float | None = None, note: str = "") -> str:
+    """Pay."""
+    return "paid"
+
+
+def review(*rules: m.Rule) -> Any:
+    return m.HumanInTheLoopMiddleware(m.ToolPolicy(*rules))
+
+
+def ask(when: Any = None) -> m.Rule:
+    return m.Rule("pay", "ask", when=when)
+
+
+def allow(when: Any = None, tool: str = "pay") -> m.Rule:
+    return m.Rule(tool, "allow", when=when)
+
+
+REST = allow(tool="*")
+
+
+def clerk(*middleware: Any, tool: Any = search) -> Any:
+    agent = create_agent(
+        ScriptedChatModel([]), [tool], middleware=middleware, ignore=["AF211", "AF217"]
+    )
+    return agent_tool(agent, name="clerk", description="Works.")
+
+
+@each(
+    "tools, stack, sentence",
+    [
+        # A comparison that is not decided is no pattern of tools.
+        ([pay], [review(allow({"note": {"like": "[ab]*"}}), ask())], "tool pay passes a person"),
+        ([pay], [review(allow({"note": {"<": "m*"}}), ask())], "tool pay passes a person"),
+        # A value that does not compare is one of the others.
+        (
+            [pay],
+            [review(allow({"euros": None}), allow({"euros": {"<=": 50}}), ask())],
+            "tool pay passes a person unless euros <= 50",
+        ),
+        # Nobody checks an enum, or a whole number, of a tool with such a schema.
+        (
+            [loose(mode={"type": "string", "enum": ["a", "b"]})],
+            [review(ask({"mode": {"in": ["a", "b"]}}), REST)],
+            "tool pay passes a person",
+        ),
+        (
+            [loose(n={"type": "integer"})],
+            [review(ask({"n": {"<=": 50}}), ask({"n": {">=": 51}}), REST)],
+            "tool pay passes a person",
+        ),
+        # A subclass decides by anything.
+        ([pay], [m.HumanInTheLoopMiddleware(AnyRule(ask()))], "tool pay passes a person"),
+        ([pay], [review(NoCall("pay", "ask"), REST)], "tool pay passes a person"),
+        ([pay], [review(NoCall("pay", "allow"), NoCall("*", "ask"))], "tool pay passes a guard"),
+        # The provider runs its tool.
+        ([pay, WEB], [], "at most 0 calls of web"),
+        # An agent inside has loops, writers, limits and jobs.
+        ([clerk()], [m.ModelCallLimitMiddleware(run_limit=3)], "every loop passes a limit"),
+        (
+            [
+                clerk(
+                    Layers("Guard", guards=[ToolGuard("search", "check")]),
+                    Layers("Clean", ordering=Ordering(sanitizes=["tool_calls"])),
+                )
+            ],
+            [],
+            "tool clerk/search passes a guard",
+        ),
+        (
+            [clerk(Late(), Again())],
+            [
+                m.ToolCallLimitMiddleware(tool_name="clerk", run_limit=1),
+                m.BudgetMiddleware(run=m.Limits(total_tokens=100)),
+            ],
+            "at most 200 tokens",
+        ),
+        (
+            [clerk(m.BackgroundMiddleware(), tool=background(search))],
+            [],
+            "at most 1 jobs under way",
+        ),
+        # A layer outside answers with calls, or in place of another one.
+        (
+            [pay],
+            [
+                Layers("Cache", ordering=Ordering(writes=["tool_calls"])),
+                m.ModelCallLimitMiddleware(run_limit=3),
+            ],
+            "every loop passes a limit",
+        ),
+        ([pay], [review(ask(), REST), Inner()], "no path from tools to model skips Inner"),
+        # A member that refuses calls may write one.
+        (
+            [pay],
+            [
+                Layers(
+                    "Writer",
+                    guards=[ToolGuard("pay", "deny")],
+                    ordering=Ordering(writes=["tool_calls"]),
+                )
+            ],
+            "at most 0 calls of pay",
+        ),
+        ([pay], [m.HumanInTheLoopMiddleware({})], "model passes HumanInTheLoopMiddleware"),
+    ],
+)
+def test_a_sentence_does_not_hold(tools: Any, stack: Any, sentence: str) -> None:
+    codes = ["AF201", "AF206", "AF210", "AF211", "AF212", "AF213", "AF217", "AF219", "AF222"]
+    agent = create_agent(ScriptedChatModel([]), tools, middleware=stack, ignore=codes)
+    assert counterexamples(topology_of(agent), [sentence])
+
+
+@each(
+    "sentence, words",
+    [
+        ('tool pay passes a person when kind == "A"', "has no calls with kind"),
+        ("tool pay passes a person when note != null", "compares it with"),
+        ("tool pay passes a person when euros > 50 and euros < 10", "would hold for nothing"),
+        ("no path from model to tools skips a person", "Write 'tool * passes a person'"),
+        ("model passes a guard", "Write 'tool * passes a guard'"),
+    ],
+)
+def test_a_sentence_that_holds_for_nothing_is_an_error(sentence: str, words: str) -> None:
+    agent = create_agent(ScriptedChatModel([]), [pay])
+    with pytest.raises(SpecError, match=words.replace("*", r"\*")):
+        assert_plan(agent, sentence)
+
+
+def test_spaces_and_words_in_quotes_are_a_part_of_a_value() -> None:
+    (clause,) = parse('tool  pay passes a person when note == "a  when b"').clauses
+    assert str(getattr(clause, "wanted", "")) == 'note == "a  when b"'
+
+
+def test_a_call_that_a_rule_cannot_decide_about_is_one_of_the_others() -> None:
+    paid: list[object] = []
+
+    def pay(euros: float | None = None) -> str:
+        """Pay."""
+        paid.append(euros)
+        return "paid"
+
+    model = ScriptedChatModel([[call_of("pay", euros=None)], "done"])
+    config: Mapping[str, Any] = {"configurable": {"thread_id": "1"}}
+    agent: Any = create_agent(
+        model,
+        [pay],
+        middleware=[review(allow({"euros": None}), ask())],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({"messages": "Pay."}, config)
+    assert paid == [None]
+    (no,) = counterexamples(topology_of(agent), ["tool pay passes a person unless euros <= 50"])
+    assert no.arguments == {"euros": None}
