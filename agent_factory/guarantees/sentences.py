@@ -294,7 +294,9 @@ def _clause(text: str, part: str) -> Clause:
 
 
 def _syntax_error(text: str, reason: str) -> GuaranteeSyntaxError:
-    forms = "; ".join(form.text for form in FORMS)
-    return GuaranteeSyntaxError(
-        f"guarantee {text!r}", f"{reason}.", f"Write one of: {forms}. {_WORDS}"
-    )
+    forms = {form.text: form.text.partition(" ")[0] for form in FORMS}
+    begins = {part.lower().partition(" ")[0] for part in text.split(" and ")}
+    # Forms with the same first words are the nearest.
+    near = [form for form in forms if forms[form] in begins or not begins <= {*forms.values()}]
+    hint = f"Write one of: {'; '.join(near)}. {_WORDS}"
+    return GuaranteeSyntaxError(f"guarantee {text!r}", f"{reason}.", hint)

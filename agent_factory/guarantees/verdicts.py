@@ -149,10 +149,22 @@ def _noes(clause: Clause, graph: PlanGraph) -> Iterator[_No]:
 
 @_noes.register
 def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
-    for tool in _tools(graph.plan, clause.tool, if_any=clause.if_any):
-        if clause.wanted:
-            _check_condition(clause.wanted, tool, graph.schemas.get(tool.name))
-        yield from _around(_Members(graph, clause.members, tool, clause.wanted), tool)
+    tools = _tools(graph.plan, clause.tool, if_any=clause.if_any)
+    misfits = {
+        tool.name: misfit(clause.wanted, graph.schemas.get(tool.name, {}))
+        for tool in (tools if clause.wanted else ())
+        if tool.name in graph.schemas
+    }
+    for tool in tools:
+        wanted = clause.wanted
+        # Of several tools, those without the argument have unknown calls: others, after `unless`.
+        if wanted and misfits.get(tool.name) and not all(misfits.values()):
+            if not wanted.holds(lambda _: None):
+                continue
+            wanted = None
+        if wanted:
+            _check_condition(wanted, tool, graph.schemas.get(tool.name))
+        yield from _around(_Members(graph, clause.members, tool, wanted), tool)
 
 
 def _around(members: _Members, tool: Tool) -> Iterator[_No]:
@@ -607,7 +619,8 @@ class _Members:
     def words(self) -> str:
         """Their names in the sentence."""
         if self.after:
-            return " or ".join(dict.fromkeys(guard.owner for guard in self.guards))
+            owners = dict.fromkeys(guard.owner for guard in self.guards)
+            return " or ".join(owners) or f"a guard that asks for {self.after!r} first"
         return " or ".join(self.terms)
 
     @cached_property
@@ -725,7 +738,7 @@ class _Members:
         """The reason and the hint if a plan has no such middleware."""
         words, owners = self.words, self.graph.owners
         if words in (A_GUARD, A_PERSON):
-            reason = f"No middleware declares that {words} decides about it."
+            reason = f"No middleware declares that {words} decides about {self.name!r}."
             return reason, "Add HumanInTheLoopMiddleware, or declare `guards` in your middleware."
         reason = f"{words} is not in the stack."
         if instances := [owner for owner in owners if owner.startswith(f"{words}[")]:
@@ -734,7 +747,7 @@ class _Members:
         if words in dir(import_module("agent_factory.middleware")):
             return reason, f"Add {words}(...) to `middleware`."
         # Nearly all names end with this word, which would make any two of them alike.
-        stems = {owner.removesuffix("Middleware"): owner for owner in owners}
+        stems = {name.removesuffix("Middleware"): name for name in (*owners, A_PERSON, A_GUARD)}
         close = get_close_matches(words.removesuffix("Middleware"), stems, n=1, cutoff=0.8)
         return (
             reason,

@@ -23,7 +23,7 @@ from agent_factory import (
 from agent_factory import middleware as m
 from agent_factory.errors import SpecError
 from agent_factory.guarantees import counterexamples, parse
-from agent_factory.testing import ScriptedChatModel, assert_plan
+from agent_factory.testing import PlanViolation, ScriptedChatModel, assert_plan
 from samples import call_of, search
 from tables import each
 
@@ -212,6 +212,18 @@ def test_a_sentence_that_holds_for_nothing_is_an_error(sentence: str, words: str
     agent = create_agent(ScriptedChatModel([]), [pay])
     with pytest.raises(SpecError, match=words.replace("*", r"\*")):
         assert_plan(agent, sentence)
+
+
+def test_tools_without_the_argument_of_a_condition_have_other_calls() -> None:
+    stack = [review(allow({"euros": {"<=": 50}}), m.Rule("*", "ask"))]
+    agent = create_agent(ScriptedChatModel([]), [pay, search], middleware=stack, ignore=["AF211"])
+    assert_plan(agent, "tool * passes a person unless euros <= 50")
+    assert_plan(agent, "tool * passes a person when euros > 50")
+    stack = [review(ask(), REST)]
+    agent = create_agent(ScriptedChatModel([]), [pay, search], middleware=stack, ignore=["AF211"])
+    assert_plan(agent, "tool * passes a person when euros > 50")
+    with pytest.raises(PlanViolation, match="search"):
+        assert_plan(agent, "tool * passes a person unless euros <= 50")
 
 
 def test_spaces_and_words_in_quotes_are_a_part_of_a_value() -> None:

@@ -195,7 +195,7 @@ def test_a_member_that_guards_other_tools_or_asks_nobody_is_not_passed() -> None
     checked = plan(layer("Rule", "tool"), guard("Rule", "*"))
     assert holds(checked, "tool refund passes a guard")
     reason = no(checked, "tool refund passes a person").reason
-    assert reason == "No middleware declares that a person decides about it."
+    assert reason == "No middleware declares that a person decides about 'refund'."
 
 
 def test_a_guard_of_some_calls_is_named_with_its_condition() -> None:
