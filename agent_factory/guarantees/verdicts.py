@@ -15,7 +15,7 @@ A hook after the model, or a layer around the model, may answer calls. A tool ma
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property, partial, singledispatch
@@ -42,7 +42,7 @@ from agent_factory.guarantees.sentences import (
     ToolPasses,
     parse,
 )
-from agent_factory.topology.bounds import rows_of
+from agent_factory.topology.bounds import Bound, rows_of
 from agent_factory.topology.conditions import (
     Case,
     Condition,
@@ -150,11 +150,8 @@ def _noes(clause: Clause, graph: PlanGraph) -> Iterator[_No]:
 @_noes.register
 def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
     tools = _tools(graph.plan, clause.tool, if_any=clause.if_any)
-    misfits = {
-        tool.name: misfit(clause.wanted, graph.schemas.get(tool.name, {}))
-        for tool in (tools if clause.wanted else ())
-        if tool.name in graph.schemas
-    }
+    names = [tool.name for tool in tools if clause.wanted and tool.name in graph.schemas]
+    misfits = {n: misfit(clause.wanted or Condition(()), graph.schemas[n]) for n in names}
     for tool in tools:
         wanted = clause.wanted
         # Of several tools, those without the argument have unknown calls: others, after `unless`.
@@ -390,10 +387,13 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
     names = [tool.name for tool in tools if not _is_denied(graph, tool)]
     if clause.unit == JOBS:
         # Without the middleware that limits them, no tool works in the background.
-        most = sum(limit.most for limit in graph.plan.limits if limit.unit == JOBS)
-        if most > clause.most:
-            owners = " and ".join(x.owner for x in graph.plan.limits if x.unit == JOBS)
-            yield _No(f"The limit of {owners} is {most:g}.", f"Lower it to {clause.most:g}.")
+        limits = [limit for limit in graph.plan.limits if limit.unit == JOBS]
+        if inside := next((limit.owner for limit in limits if "/" in limit.owner), ""):
+            reason = f"Each run of an agent inside has its own jobs: {inside}."
+            yield _No(reason, "Start them in the agent itself.")
+        elif limits and (most := sum(limit.most for limit in limits)) > clause.most:
+            reason = f"The limit of {limits[0].owner} is {most:g}."
+            yield _No(reason, f"Lower it to {clause.most:g}.")
         return
     for tool in tools:
         if tool.kind is ToolKind.PROVIDER:
@@ -402,29 +402,20 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
         return
     name = names[0] if names else ""
     rows = _rows_of(clause, graph, names)
-    if sum(inf if row.value is None else row.value for row in rows) <= clause.most:
+    if sum(inf if row.most is None else row.most for row in rows) <= clause.most:
         return
     for row in rows:
-        if not row.agent and (row.value is None or row.value > clause.most):
+        if not row.agent and (row.most is None or row.most > clause.most):
             yield from _over_limit(clause, graph, name, row)
         elif row.agent:
-            number = "any number" if row.value is None else f"up to {row.value:g}"
+            number = "any number" if row.most is None else f"up to {row.most:g}"
             reason = f"The agent inside of {row.agent!r} uses {number} of {row.what}."
             hint = f"Limit them in the agent {row.agent!r}, and its calls."
             yield _No(reason, hint, (), name)
 
 
-class _Row(NamedTuple):
-    """The most that an agent, or an agent inside, uses; None without a limit."""
-
-    agent: str
-    what: str
-    value: float | None
-    notes: tuple[str, ...]
-
-
-def _rows_of(clause: AtMost, graph: PlanGraph, names: Sequence[str]) -> list[_Row]:
-    """The bounds whose sum a sentence of number is about."""
+def _rows_of(clause: AtMost, graph: PlanGraph, names: Sequence[str]) -> list[Bound]:
+    """The bounds whose sum a sentence of number is about; those of calls count attempts."""
     rows = []
     for row in rows_of(graph, {}, clause.scope, is_certain=True):
         # The time of an agent inside is a part of the time of its tool, and a ledger counts alone.
@@ -433,12 +424,11 @@ def _rows_of(clause: AtMost, graph: PlanGraph, names: Sequence[str]) -> list[_Ro
         tool = f"{row.agent}/".lstrip("/") + row.what.removeprefix("calls of ")
         if tool in names if names else row.what == clause.unit:
             is_calls = clause.unit in ("model calls", "tool calls")
-            number = row.attempts if is_calls else row.most
-            rows.append(_Row(row.agent, row.what, number, row.notes))
+            rows.append(replace(row, most=row.attempts) if is_calls else row)
     return rows
 
 
-def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: _Row) -> Iterator[_No]:
+def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: Bound) -> Iterator[_No]:
     """The reason why an agent itself may use more than a sentence allows."""
     at = TOOLS if clause.unit == "tool calls" else graph.model
     limits = [limit for limit in graph.limits if _is_about(limit, clause)]

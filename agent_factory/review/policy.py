@@ -346,9 +346,8 @@ class ToolPolicy:
     @property
     def covered(self) -> tuple[str, ...]:
         """Patterns of the tools all of whose calls are covered."""
-        whole = Rule.matches  # a subclass may match calls by anything
-        rules = [rule for rule in self.rules if type(rule).matches is whole]
-        return tuple(rule.tool for rule in rules if rule.when is None)
+        rules = [r for r in self.rules if r.when is None and type(r).matches is Rule.matches]
+        return tuple(rule.tool for rule in rules)
 
 
 def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:

@@ -50,16 +50,6 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object],
     return lambda value, other: compare(value, other) if _same_kind(value, other) else None
 
 
-def _opposite(
-    compare: Callable[[object, object], bool | None],
-) -> Callable[[object, object], bool | None]:
-    def opposite(value: object, other: object) -> bool | None:
-        result = compare(value, other)
-        return None if result is None else not result
-
-    return opposite
-
-
 COMPARISONS: dict[str, Callable[[object, object], bool | None]] = {
     "==": _compared(lambda value, other: bool(value == other)),
     "!=": _compared(lambda value, other: bool(value != other)),
@@ -68,7 +58,7 @@ COMPARISONS: dict[str, Callable[[object, object], bool | None]] = {
     ">": _compared(lambda value, other: bool(value > other)),
     ">=": _compared(lambda value, other: bool(value >= other)),
     "in": _is_in,
-    "not in": _opposite(_is_in),
+    "not in": lambda value, options: None if (r := _is_in(value, options)) is None else not r,
     "like": _compared(fnmatchcase),
     "not like": _compared(lambda value, other: not fnmatchcase(value, other)),
 }

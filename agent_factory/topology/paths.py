@@ -121,11 +121,10 @@ class PlanGraph:
     @cached_property
     def owners(self) -> dict[str, set[str]]:
         """The middleware of the plan, each with the nodes at which a run passes it."""
-        plan, around = self.plan, {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
         visits = [(hook.owner, {node}) for node, hook in self.hooks.items()]
-        visits += [(layer.owner, {around[layer.call]}) for layer in plan.layers]
+        visits += [(owner, {node}) for node, layers in self._layers.items() for owner in layers]
         # A middleware with declarations alone is passed nowhere.
-        declarations: list[Any] = [*plan.guards, *plan.limits, *plan.accesses]
+        declarations: list[Any] = [*self.plan.guards, *self.plan.limits, *self.plan.accesses]
         visits += [(each.owner, set()) for each in declarations if "/" not in each.owner]
         owners: dict[str, set[str]] = {}
         for owner, nodes in visits:
@@ -157,7 +156,8 @@ class PlanGraph:
         if owner in self.plan.idle_guards:
             return set()
         nodes = {node for node, hook in self.hooks.items() if hook.owner == owner}
-        declared = {x.owner for x in (*self.guards, *self.limits)}.union(*self._writers.values())
+        declared = {guard.owner for guard in self.guards}.union(*self._writers.values())
+        declared |= {limit.owner for limit in self.limits}
         return nodes | {
             node
             for node, layers in self._layers.items()
@@ -365,15 +365,13 @@ class PlanGraph:
         answer in its place, as a cache does. A hook may write a call before it jumps to the tools,
         and an answer before it jumps to the end. Other members declare their writes.
         """
-        return self._origins_of_answers if answers else self._origins_of_calls
+        return self._all_origins[answers]
 
     @cached_property
-    def _origins_of_calls(self) -> list[Origin]:
-        return [Origin(Position(START), name=START), *self._origins("tools", "tool_calls")]
-
-    @cached_property
-    def _origins_of_answers(self) -> list[Origin]:
-        return [*self._origins("end", "answers")]
+    def _all_origins(self) -> dict[bool, list[Origin]]:
+        of_input = Origin(Position(START), name=START)
+        calls = [of_input, *self._origins("tools", "tool_calls")]
+        return {False: calls, True: [*self._origins("end", "answers")]}
 
     def _origins(self, jump: str, aspect: str) -> Iterator[Origin]:
         yield Origin(Position(self.model), name=self.model)
