@@ -101,8 +101,8 @@ def _review_guards(review: Any) -> tuple[ToolGuard, ...]:
         when, decisions = config.get("when"), set(config["allowed_decisions"])
         calls = f"{getattr(when, '__name__', type(when).__name__)}()" if when else ""
         some = () if decisions >= _DECISIONS else tuple(sorted(decisions))
-        edited: dict[str, Any] = {"decisions": some, "decides_again": not in_layer}
-        guards.append(ToolGuard(tool, "ask", calls, place=place, **edited))
+        options: dict[str, Any] = {"decisions": some, "decides_again": not in_layer}
+        guards.append(ToolGuard(tool, "ask", calls, place=place, **options))
     return tuple(guards)
 
 

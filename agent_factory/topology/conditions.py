@@ -147,8 +147,8 @@ class Condition:
             for part in self.parts
         ]
         # As in SQL: a False decides, and an unknown result leaves all else undecided.
-        unknown = True if self.or_unknown else None
-        result = False if False in results else unknown if None in results else True
+        otherwise = True if self.or_unknown else None
+        result = False if False in results else otherwise if None in results else True
         return result if result is None or not self.negated else not result
 
 
@@ -336,16 +336,16 @@ def counterexample_case(
     # As the model has written a call, an argument may be missing, or a text in place of a number.
     unsure = sorted(set[str]().union(*(each.unsure for each in (wanted, *deciding))))
     for choice in product(*cases, *[(False, True)] * (len(free) + len(unsure))):
-        chosen = iter(choice)
-        arguments = dict(zip(by_argument, chosen, strict=False))
-        free_values = dict(zip(free, chosen, strict=False))
-        unknown = {name for name, is_unknown in zip(unsure, chosen, strict=True) if is_unknown}
+        items = iter(choice)
+        arguments = dict(zip(by_argument, items, strict=False))
+        free_values = dict(zip(free, items, strict=False))
+        gaps = {name for name, is_gap in zip(unsure, items, strict=True) if is_gap}
 
         def value_of(leaf: Comparison | Fact, number: int) -> bool | None:
             if isinstance(leaf, Fact):
                 fact = facts(leaf.text)
                 return free_values[_free_fact(leaf, number)] if fact is None else fact  # noqa: B023
-            if leaf.name in unknown and (number or wanted.unsure):  # noqa: B023
+            if leaf.name in gaps and (number or wanted.unsure):  # noqa: B023
                 return None
             return COMPARISONS[leaf.sign](arguments[leaf.name], leaf.value)  # noqa: B023
 
@@ -354,7 +354,7 @@ def counterexample_case(
             for number, condition in enumerate((wanted, *deciding))
         )
         if next(results) and all(result is False for result in results):
-            return {name: value for name, value in arguments.items() if name not in unknown}
+            return {name: value for name, value in arguments.items() if name not in gaps}
     return None
 
 

@@ -156,12 +156,12 @@ class PlanGraph:
         if owner in self.plan.idle_guards:
             return set()
         nodes = {node for node, hook in self.hooks.items() if hook.owner == owner}
-        declared = {guard.owner for guard in self.guards}.union(*self._writers.values())
-        declared |= {limit.owner for limit in self.limits}
+        owners = {guard.owner for guard in self.guards}.union(*self._writers.values())
+        owners |= {limit.owner for limit in self.limits}
         return nodes | {
             node
             for node, layers in self._layers.items()
-            if owner in layers and declared.isdisjoint(self._outside(owner, node))
+            if owner in layers and owners.isdisjoint(self._outside(owner, node))
         }
 
     def is_answered_around(self, owner: str) -> bool:

@@ -33,11 +33,8 @@ def policy_guards(
     """
     guards: list[ToolGuard] = []
     # A subclass may choose by anything.
-    own = (
-        ""
-        if type(policy).rule_for is ToolPolicy.rule_for
-        else f"{type(policy).__name__}.rule_for()"
-    )
+    is_base = type(policy).rule_for is ToolPolicy.rule_for
+    choice = "" if is_base else f"{type(policy).__name__}.rule_for()"
     taken: list[Rule] = []
     earlier: list[str] = []
     for rule in (*policy.rules, UNCOVERED):
@@ -56,7 +53,7 @@ def policy_guards(
             decided = exclude if tool == rule.tool else [*exclude, *earlier]
             if any(_includes(other, tool) for other in decided):
                 continue
-            words = [*filter(None, (_calls(rule), own))]
+            words = [*filter(None, (_calls(rule), choice))]
             without = [other for other in exclude if _may_overlap(other, tool)]
             for other, calls in exceptions:
                 if _includes(other, tool):

@@ -116,7 +116,7 @@ def clerk(*middleware: Any, tool: Any = search) -> Any:
 @each(
     "tools, stack, sentence",
     [
-        # A comparison that is not decided is no pattern of tools.
+        # A comparison that is not decided does not name tools.
         ([pay], [review(allow({"note": {"like": "[ab]*"}}), ask())], "tool pay passes a person"),
         ([pay], [review(allow({"note": {"<": "m*"}}), ask())], "tool pay passes a person"),
         # A value that does not compare is one of the others.
