@@ -78,8 +78,10 @@ def _certainly(rule: Rule) -> str:
 
 
 def _calls(rule: Rule) -> str:
-    """The calls of a rule, in words: a subclass may match them by anything."""
-    return rule.calls if type(rule).matches is Rule.matches else f"{type(rule).__name__}.matches()"
+    """The calls of a rule, in words: a subclass without its own words may match by anything."""
+    cls = type(rule)
+    is_known = cls.matches is Rule.matches or cls.calls is not Rule.calls
+    return rule.calls if is_known else f"{cls.__name__}.matches()"
 
 
 def _is_whole(rule: Rule) -> bool:
