@@ -25,6 +25,7 @@ from agent_factory.counts import stored_counts, writes_of_state
 from agent_factory.errors import MissingNode
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow, arun, is_awaitable, run
+from agent_factory.runtime.guards import ENTRY
 from agent_factory.runtime.inputs import STREAM_MODES, check_answer, check_keys, unknown_mode
 from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
@@ -210,6 +211,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _admitted(
         self, input: Any, config: RunnableConfig | None
     ) -> tuple[Any, RunnableConfig | None]:
+        # A caller may write any record: a review counts if the agent itself has asked.
+        if self.builder.spec.topology.guards:
+            input, _ = ENTRY.admit(input)
         guards = self.builder.guards
         return (input, config) if guards is None else guards.input(input, config)
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from langchain_core.messages import convert_to_messages
+from langchain_core.messages import AnyMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Overwrite, StateUpdate
 from pydantic import BaseModel
 
-from agent_factory.hooks.guards import MessageGuard
+from agent_factory.hooks.guards import Admitted, MessageGuard
 from agent_factory.runtime.views import Views
+from agent_factory.state.history import last_turn, unanswered_calls, without_records
 from agent_factory.upstream import is_json_overwrite
 
 MESSAGES = "messages"
@@ -39,6 +40,10 @@ class Guards:
 
     def admit(self, input: Any) -> tuple[Any, Exception | None]:
         """Return the input of a run as it may be stored and shown, and the error it causes."""
+        if isinstance(input, list | tuple):  # of Commands
+            parts = [*map(self.admit, input)]
+            errors = [error for _, error in parts if error is not None]
+            return [part for part, _ in parts], next(iter(errors), None)
         if isinstance(input, Command):
             return self._command(input)
         if isinstance(input, Mapping):
@@ -67,13 +72,7 @@ class Guards:
 
     def result(self, result: Any) -> Any:
         """Return the result of a node as it may be stored: updates and commands."""
-        if isinstance(result, list):
-            return [self.result(part) for part in result]
-        error: Exception | None = None
-        if isinstance(result, Command):
-            result, error = self._command(result)
-        elif isinstance(result, Mapping):
-            result, error = self._update(result)
+        result, error = self.admit(result)
         if error is not None:
             raise error
         return result
@@ -89,16 +88,12 @@ class Guards:
         return self.views.value(contents)
 
     def _command(self, command: Any) -> tuple[Any, Exception | None]:
-        update, error = command.update, None
-        if isinstance(update, Mapping):
-            update, error = self._update(update)
-        elif isinstance(update, list | tuple) and dict(update).get(MESSAGES) is not None:
-            pairs = [
-                (key, *(self._value(value) if key == MESSAGES else (value, None)))
-                for key, value in update
-            ]
-            update = [(key, value) for key, value, _ in pairs]
-            error = next((error for _, _, error in pairs if error is not None), None)
+        if isinstance(command.update, list | tuple):
+            parts = [self._update({key: value}) for key, value in command.update]
+            update: Any = [pair for part, _ in parts for pair in part.items()]
+            error = next((error for _, error in parts if error is not None), None)
+        else:
+            update, error = self.admit(command.update)
         return (command if update is command.update else replace(command, update=update)), error
 
     def _update(self, update: Mapping[str, Any]) -> tuple[Mapping[str, Any], Exception | None]:
@@ -123,9 +118,28 @@ class Guards:
             messages: Sequence[Any] = convert_to_messages(originals)
         except (KeyError, NotImplementedError, TypeError, ValueError):
             return value, None  # not messages: the run itself says so
-        admitted, refusal = messages, None
-        for guard in self._members:
-            admitted, error = guard.admit(admitted)
-            refusal = error if refusal is None else refusal
+        admitted, error = self._passed(messages)
         is_changed = list(map(id, admitted)) != list(map(id, messages))
-        return (list(admitted) if is_changed else value), refusal
+        return (list(admitted) if is_changed else value), error
+
+    def _passed(self, messages: Sequence[AnyMessage]) -> Admitted:
+        refusal: Exception | None = None
+        for guard in self._members:
+            messages, error = guard.admit(messages)
+            refusal = error if refusal is None else refusal
+        return messages, refusal
+
+
+class _Entry(Guards):
+    """Entry of an input: none of the calls that it leaves open is reviewed, whatever it says."""
+
+    def __init__(self) -> None:
+        """Without members: the records of reviews are looked at alone."""
+
+    def _passed(self, messages: Sequence[AnyMessage]) -> Admitted:
+        last, tail = last_turn(messages)
+        is_open = bool(unanswered_calls(last, tail))
+        return [without_records(m) if is_open and m is last else m for m in messages], None
+
+
+ENTRY = _Entry()
