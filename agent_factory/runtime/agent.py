@@ -211,8 +211,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _admitted(
         self, input: Any, config: RunnableConfig | None
     ) -> tuple[Any, RunnableConfig | None]:
-        # A caller may write any record: a review counts if the agent itself has asked.
-        if self.builder.spec.topology.guards:
+        # A caller may write any record: a review counts if the agent itself has asked. Answers
+        # alone bring no messages.
+        if getattr(input, "update", input) is not None and self.builder.spec.topology.guards:
             input, _ = ENTRY.admit(input)
         guards = self.builder.guards
         return (input, config) if guards is None else guards.input(input, config)
