@@ -47,5 +47,5 @@ KNOWN: dict[str, Known] = {
         "The text in which a budget ends a run is not streamed, if it is in place of calls.",
         "streamed messages",
         Crossing(("budget",), "stream messages", (FETCH,) * 5),
-    ),
+    )
 }

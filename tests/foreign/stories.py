@@ -167,12 +167,7 @@ def plain(value: Any) -> Any:
 
 
 def tell(
-    build: Build,
-    library: Library,
-    inputs: Sequence[Any],
-    way: Any,
-    done: bool = True,
-    **known: Any,
+    build: Build, library: Library, inputs: Sequence[Any], way: Any, done: bool = True, **known: Any
 ) -> Story:
     """Run the inputs on a fresh agent, one after the other on one thread."""
     with library.in_place():

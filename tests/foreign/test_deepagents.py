@@ -16,10 +16,7 @@ from deepagents import (
     SubAgentMiddleware,
     create_deep_agent,
 )
-from deepagents.backends import (
-    FilesystemBackend,
-    StateBackend,
-)
+from deepagents.backends import FilesystemBackend, StateBackend
 from deepagents.backends.utils import create_file_data
 from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy

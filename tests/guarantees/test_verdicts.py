@@ -785,10 +785,7 @@ class Rewrites(AgentMiddleware):
             ),
             "Check sees answers last",
         ),
-        (
-            plan(CHECK, layer("Run", "agent"), writes("Run", "answers")),
-            "Check sees answers last",
-        ),
+        (plan(CHECK, layer("Run", "agent"), writes("Run", "answers")), "Check sees answers last"),
         (
             plan(hook("Check", "after_model"), hook("Stop", "before_model", "end")),
             "Check sees answers last",
