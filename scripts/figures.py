@@ -111,23 +111,23 @@ GOALS_OF_LINES = {
     "decisions": (1686, 2136),
     "demo": (683, 683),
     "factory": (1985, 2386),
-    "guarantees": (1144, 1362),
+    "guarantees": (1144, 1402),
     "hooks": (2206, 2543),
     "local_model": (1034, 1634),
-    "middleware": (17791, 19638),
+    "middleware": (17791, 19652),
     "migrate": (1012, 1512),
     "models": (100, 100),
     "prebuilt": (1217, 1417),
-    "review": (2844, 3026),
-    "runtime": (5926, 7077),
+    "review": (2844, 3027),
+    "runtime": (5926, 7096),
     "serve": (10613, 12615),
     "service": (10900, 13267),
     "state": (1476, 1641),
     "structured_output": (986, 1180),
     "telemetry": (832, 832),
     "testing": (5241, 6384),
-    "tools": (1980, 2343),
-    "topology": (3122, 4702),
+    "tools": (1980, 2356),
+    "topology": (3122, 4726),
 }
 """Lines of each package: goal and ratchet. A commit that raises a ratchet does nothing else."""
 
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 109_800, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 110_100, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.17, slack=0.01)
 
