@@ -29,11 +29,11 @@ def default_findings(plan: TopologyData) -> Iterator[SpecError]:
     before_model = [hook for hook in plan.hooks if hook.phase is Phase.BEFORE_MODEL]
     limits = any(limit.unit != JOBS for limit in plan.limits)
     if limits and any(hook.can_jump_to & _JUMPS_THAT_LOOP for hook in before_model):
-        for counterexample in counterexamples(plan, ["every loop passes a limit"]):
+        for loop in [x for x in counterexamples(plan, ["every loop passes a limit"]) if x.path]:
             yield BuildWarning(
-                ", ".join(counterexample.opened_by) or "the loop",
-                f"may go around a loop that no limit ends. {'. '.join(counterexample.way)}",
-                counterexample.hint,
+                ", ".join(loop.opened_by) or "the loop",
+                f"may go around a loop that no limit ends. {'. '.join(loop.way)}",
+                loop.hint,
                 code="AF217",
             )
 
