@@ -13,6 +13,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import is_dataclass, replace
+from inspect import getclosurevars
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -394,20 +395,19 @@ def stored_writes(
 def checkpoint_of(config: RunnableConfig) -> RunnableConfig:
     """Return the config of the checkpoint that the step of a node began with."""
     # The checkpoint is one of the graph, and the config has the namespace of a task in it.
-    place = {
-        "checkpoint_ns": "|".join(graph_namespace(config)),
-        "checkpoint_id": config["configurable"]["__pregel_runtime"].execution_info.checkpoint_id,
-    }
-    return {"configurable": {**config["configurable"], **place}}
+    keys, namespace = config["configurable"], "|".join(graph_namespace(config))
+    checkpoint_id = keys["__pregel_runtime"].execution_info.checkpoint_id
+    return {"configurable": {**keys, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
 
 
 def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
     """Return what the node of this config has written directly so far, before it returns.
 
-    langgraph/pregel/_algo.py, 1.2: a task gets the `extend` of this deque.
+    langgraph/pregel/_algo.py and _retry.py, 1.2: a task gets its `extend`; with a timeout, wrapped.
     """
-    writes: deque[tuple[str, Any]] = config["configurable"]["__pregel_send"].__self__
-    return writes
+    send: Any = config["configurable"]["__pregel_send"]
+    extend: Any = send if hasattr(send, "__self__") else getclosurevars(send).nonlocals["send"]
+    return cast("deque[tuple[str, Any]]", extend.__self__)
 
 
 NO_TASK = "00000000-0000-0000-0000-000000000000"

@@ -14,8 +14,9 @@ from langgraph.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
 from agent_factory import AgentMiddleware, NodePolicy, create_agent, create_react_agent, plan_agent
 from agent_factory.errors import ArgumentError, SpecError
+from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
-from samples import tool_results
+from samples import call_of, last_text, tool_results
 from tables import each
 from waiting import run_virtually
 
@@ -114,6 +115,17 @@ def test_a_tool_runs_again_and_parallel_calls_do_not(call: Any, fused: Any, save
     results = tool_results(call(agent, ASK, CONFIG))
     assert [text for text, _ in results] == ["found a", "found b"]
     assert sorted(flaky.ran) == ["a", "b", "b"]
+
+
+@each("fused", [False, True, "turn"])
+@each("node", ["model", "tools"])
+def test_a_node_with_a_timeout_runs(fused: Any, node: str) -> None:
+    policies = {node: NodePolicy(timeout=60)}
+    script = ScriptedChatModel([[call_of("find", query="a")], "Well."])
+    options: Any = {"node_policies": policies, "fused": fused}
+    limit = ModelCallLimitMiddleware(run_limit=3)
+    agent = create_agent(script, [find_with(Flaky(0))], middleware=[limit], **options)
+    assert last_text(asyncio.run(agent.ainvoke(ASK))) == "Well."
 
 
 @each("fused", [False, True, "turn"])

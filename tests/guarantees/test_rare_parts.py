@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import pytest
@@ -53,17 +52,13 @@ class Late(AgentMiddleware):
 
     limits = (UsageLimit(40, "tokens"),)
 
-    @hook_config(can_jump_to=["end"])
-    def after_model(self, state: Any, runtime: Any) -> None:
-        """Never jumps here."""
+    after_model = hook_config(can_jump_to=["end"])(lambda self, state, runtime: None)
 
 
 class Again(AgentMiddleware):
     """May go back to the model."""
 
-    @hook_config(can_jump_to=["model"])
-    def after_model(self, state: Any, runtime: Any) -> None:
-        """Never jumps here."""
+    after_model = hook_config(can_jump_to=["model"])(lambda self, state, runtime: None)
 
 
 class AnyRule(m.ToolPolicy):
@@ -240,13 +235,9 @@ def test_a_call_that_a_rule_cannot_decide_about_is_one_of_the_others() -> None:
         return "paid"
 
     model = ScriptedChatModel([[call_of("pay", euros=None)], "done"])
-    config: Mapping[str, Any] = {"configurable": {"thread_id": "1"}}
-    agent: Any = create_agent(
-        model,
-        [pay],
-        middleware=[review(allow({"euros": None}), ask())],
-        checkpointer=InMemorySaver(),
-    )
+    config: Any = {"configurable": {"thread_id": "1"}}
+    stack = [review(allow({"euros": None}), ask())]
+    agent = create_agent(model, [pay], middleware=stack, checkpointer=InMemorySaver())
     agent.invoke({"messages": "Pay."}, config)
     assert paid == [None]
     (no,) = counterexamples(topology_of(agent), ["tool pay passes a person unless euros <= 50"])
