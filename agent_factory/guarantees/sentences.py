@@ -182,7 +182,7 @@ FORMS = (
     Form(
         "no path from NODE to NODE skips MEMBER",
         "A run that comes from the first node to the second passes the member in between.",
-        "What happens inside of a node.",
+        "What happens inside of a node: a layer may answer in place of those inside of it.",
     ),
     Form(
         f"MEMBER sees {' or '.join(SEEN_LAST)} last",
@@ -294,9 +294,10 @@ def _clause(text: str, part: str) -> Clause:
 
 
 def _syntax_error(text: str, reason: str) -> GuaranteeSyntaxError:
-    forms = {form.text: form.text.partition(" ")[0] for form in FORMS}
-    begins = {part.lower().partition(" ")[0] for part in text.split(" and ")}
+    forms = {form.text: re.split(" (?=[A-Z])", form.text)[0] + " " for form in FORMS}
+    parts = text.lower().split(" and ")
     # Forms with the same first words are the nearest.
-    near = [form for form in forms if forms[form] in begins or not begins <= {*forms.values()}]
-    hint = f"Write one of: {'; '.join(near)}. {_WORDS}"
-    return GuaranteeSyntaxError(f"guarantee {text!r}", f"{reason}.", hint)
+    near = [form for form, words in forms.items() if any(p.startswith(words) for p in parts)]
+    known = tuple(forms.values())
+    hint = f"Write one of: {'; '.join(near if all(p.startswith(known) for p in parts) else forms)}."
+    return GuaranteeSyntaxError(f"guarantee {text!r}", f"{reason}.", f"{hint} {_WORDS}")

@@ -318,7 +318,7 @@ def _inside(members: _Members) -> Iterator[_No]:
 @_noes.register
 def _model_passes(clause: ModelPasses, graph: PlanGraph) -> Iterator[_No]:
     members = _Members(graph, clause.members)
-    yield from _bypassed(members, graph.bypass(members.certain_places, graph.model), "the model")
+    yield from _bypassed(members, graph.bypass(members.places_on_paths, graph.model), "the model")
 
 
 @_noes.register
@@ -327,7 +327,7 @@ def _path_passes(clause: PathPasses, graph: PlanGraph) -> Iterator[_No]:
     members = _Members(graph, clause.members)
     # A member may be a node: "model", "tools".
     nodes = {*filter(None, map(graph.node_named, clause.members))}
-    places = members.certain_places | nodes
+    places = members.places_on_paths | nodes
     around_run = [layer.owner for layer in graph.plan.layers_around(Call.AGENT)]
     if (source, target) == (START, END) and around_run and not places & {START, END}:
         reason = f"A layer around the run may end it without {members.words}."
@@ -354,7 +354,7 @@ def _bypassed(members: _Members, path: Path, what: str, *, is_node: bool = False
 @_noes.register
 def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
     is_limited, words = A_LIMIT in clause.members, " or ".join(clause.members)
-    places = _Members(graph, [term for term in clause.members if term != A_LIMIT]).certain_places
+    places = _Members(graph, [term for term in clause.members if term != A_LIMIT]).places_on_paths
     limits = [limit for limit in graph.limits if is_limited and limit.unit not in _ENDLESS]
     owners = dict.fromkeys(x.owner for x in limits if not graph.is_answered_around(x.owner))
     # A loop without the model uses nothing. A loop that remains when all is used up never ends.
@@ -632,13 +632,13 @@ class _Members:
         return set().union(*(self.graph.owners[owner] for owner in self.owners))
 
     @property
-    def certain_places(self) -> set[str]:
+    def places_on_paths(self) -> set[str]:
         """The nodes at which a run passes any of them, whichever tools it calls."""
         for term in {A_GUARD, A_PERSON} & {*self.terms}:
             reason = "decides about calls of tools, and a sentence about paths names none."
             hint = f"Write 'tool * passes {term}', or name a middleware."
             raise SpecError(term, reason, hint, code="AF128")
-        return set().union(*map(self.graph.certain_nodes, self.owners))
+        return self.places
 
     @cached_property
     def guards(self) -> list[ToolGuard]:

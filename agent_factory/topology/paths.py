@@ -121,8 +121,9 @@ class PlanGraph:
     @cached_property
     def owners(self) -> dict[str, set[str]]:
         """The middleware of the plan, each with the nodes at which a run passes it."""
+        around = {Call.AGENT: START, Call.MODEL: self.model, Call.TOOL: TOOLS}
         visits = [(hook.owner, {node}) for node, hook in self.hooks.items()]
-        visits += [(owner, {node}) for node, layers in self._layers.items() for owner in layers]
+        visits += [(layer.owner, {around[layer.call]}) for layer in self.plan.layers]
         # A middleware with declarations alone is passed nowhere.
         declarations: list[Any] = [*self.plan.guards, *self.plan.limits, *self.plan.accesses]
         visits += [(each.owner, set()) for each in declarations if "/" not in each.owner]
@@ -131,42 +132,15 @@ class PlanGraph:
             owners.setdefault(owner, set()).update(nodes)
         return owners
 
-    @cached_property
-    def _layers(self) -> dict[str, list[str]]:
-        """The owners of layers around the run, the model and the tools, the outermost first."""
-        nodes = {START: Call.AGENT, self.model: Call.MODEL, TOOLS: Call.TOOL}
-        return {n: [x.owner for x in self.plan.layers_around(call)] for n, call in nodes.items()}
-
-    def _outside(self, owner: str, node: str) -> set[str]:
-        """The owners of layers outside of that of a middleware."""
-        layers = self._layers[node]
-        return set(layers[: layers.index(owner)] if owner in layers else ())
-
-    @cached_property
-    def _writers(self) -> dict[str, set[str]]:
-        """The middleware that write each part of a conversation."""
-        writers = defaultdict[str, set[str]](set)
-        for access in self.plan.accesses:
-            for aspect in access.aspects if access.kind is AccessKind.WRITES else ():
-                writers[aspect].add(access.owner)
-        return writers
-
-    def certain_nodes(self, owner: str) -> set[str]:
-        """The nodes at which a run passes a middleware: no layer outside answers instead."""
-        if owner in self.plan.idle_guards:
-            return set()
-        nodes = {node for node, hook in self.hooks.items() if hook.owner == owner}
-        owners = {guard.owner for guard in self.guards}.union(*self._writers.values())
-        owners |= {limit.owner for limit in self.limits}
-        return nodes | {
-            node
-            for node, layers in self._layers.items()
-            if owner in layers and owners.isdisjoint(self._outside(owner, node))
-        }
-
     def is_answered_around(self, owner: str) -> bool:
         """Whether a layer around the model, outside of that of a middleware, writes calls."""
-        return not self._writers["tool_calls"].isdisjoint(self._outside(owner, self.model))
+        layers = [layer.owner for layer in self.plan.layers_around(Call.MODEL)]
+        outside = layers[: layers.index(owner)] if owner in layers else []
+        return any(
+            access.owner in outside and "tool_calls" in access.aspects
+            for access in self.plan.accesses
+            if access.kind is AccessKind.WRITES
+        )
 
     def members(self, pattern: str) -> list[str]:
         """The middleware with a name, or whose names match a pattern."""

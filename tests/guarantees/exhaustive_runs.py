@@ -416,8 +416,10 @@ def claims_of(spec: StackSpec) -> Iterator[Claim]:
         for words in ("Inner", "a guard"):
             yield Claim(f"tool {INNER_TOOL} passes {words}", refunds)
     nothing = Points(frozenset(), frozenset())
-    # A layer that answers in place of the model, with calls, may do so for ever.
-    if not (tools and any("model" in member.layers for member in members.values())):
+    # A layer that answers in place of the model, with calls, may do so for ever, and so may the
+    # model of the agent inside.
+    is_endless = tools and any("model" in member.layers for member in members.values())
+    if not (is_endless or spec.inner):
         loops = partial(loops_without, points=nothing)
         yield Claim("every loop passes a limit", never_ends, loops)
     if len(spec.tools) > 1:
