@@ -47,5 +47,11 @@ KNOWN: dict[str, Known] = {
         "The text in which a budget ends a run is not streamed, if it is in place of calls.",
         "streamed messages",
         Crossing(("budget",), "stream messages", (FETCH,) * 5),
-    )
+    ),
+    "a limit in a fork": Known(
+        "A limit that ends a fork before the model answers open calls after the new message.",
+        "valid thread",
+        Crossing(("limit_thread",), "fork", (FETCH, FETCH), ("plain",)),
+        ways=("fork",),
+    ),
 }

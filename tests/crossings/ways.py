@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 from starlette.testclient import TestClient
 
-from agent_factory import agent_tool, create_agent, topology_of
+from agent_factory import AgentMiddleware, agent_tool, create_agent, topology_of
 from agent_factory.errors import PathNotSupported, SpecError
 from agent_factory.middleware import BackgroundMiddleware
 from agent_factory.serve import create_app
@@ -84,6 +84,8 @@ class Scene:
         """The agent with the features."""
         wraps = next((row.wraps for row in self.rows if row.wraps), lambda kind: kind)
         members = [row.make(self.world, wraps) for row in self.rows if row.kind]
+        if not members and any(row.wraps for row in self.rows):
+            members = [wraps(AgentMiddleware)()]
         if self.world.late and not any(isinstance(m, BackgroundMiddleware) for m in members):
             members.insert(0, BackgroundMiddleware())
         with warnings.catch_warnings(record=True) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import pytest
@@ -57,18 +58,10 @@ class Again(AgentMiddleware):
     after_model = hook_config(can_jump_to=["model"])(lambda self, state, runtime: None)
 
 
-class AnyRule(m.ToolPolicy):
-    """A policy that lets all calls run, whatever its rules say."""
-
-    def rule_for(self, request: Any) -> m.Rule:
-        return m.Rule("*", "allow")
-
-
-class NoCall(m.Rule):
-    """A rule that is about no call."""
-
-    def matches(self, request: Any) -> bool:
-        return False
+AnyRule: Any = type(
+    "AnyRule", (m.ToolPolicy,), {"rule_for": lambda self, request: m.Rule("*", "allow")}
+)
+NoCall: Any = type("NoCall", (m.Rule,), {"matches": lambda self, request: False})
 
 
 def loose(**properties: Any) -> StructuredTool:
@@ -179,15 +172,13 @@ def test_a_sentence_that_holds_for_nothing_is_an_error(sentence: str, words: str
 
 
 def test_tools_without_the_argument_of_a_condition_have_other_calls() -> None:
-    stack = [review(allow({"euros": {"<=": 50}}), m.Rule("*", "ask"))]
-    agent = create_agent(ScriptedChatModel([]), [pay, search], middleware=stack, ignore=["AF211"])
-    assert_plan(agent, "tool * passes a person unless euros <= 50")
-    assert_plan(agent, "tool * passes a person when euros > 50")
-    stack = [review(ask(), REST)]
-    agent = create_agent(ScriptedChatModel([]), [pay, search], middleware=stack, ignore=["AF211"])
-    assert_plan(agent, "tool * passes a person when euros > 50")
-    with pytest.raises(PlanViolation, match="search"):
-        assert_plan(agent, "tool * passes a person unless euros <= 50")
+    small = [allow({"euros": {"<=": 50}}), m.Rule("*", "ask")]
+    for rules, holds in ((small, True), ([ask(), REST], False)):
+        tools, stack = [pay, search], [review(*rules)]
+        agent = create_agent(ScriptedChatModel([]), tools, middleware=stack, ignore=["AF211"])
+        assert_plan(agent, "tool * passes a person when euros > 50")
+        with nullcontext() if holds else pytest.raises(PlanViolation, match="search"):
+            assert_plan(agent, "tool * passes a person unless euros <= 50")
 
 
 def test_spaces_and_words_in_quotes_are_a_part_of_a_value() -> None:
