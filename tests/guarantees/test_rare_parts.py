@@ -174,8 +174,9 @@ def test_a_sentence_that_holds_for_nothing_is_an_error(sentence: str, words: str
 def test_tools_without_the_argument_of_a_condition_have_other_calls() -> None:
     small = [allow({"euros": {"<=": 50}}), m.Rule("*", "ask")]
     for rules, holds in ((small, True), ([ask(), REST], False)):
-        tools, stack = [pay, search], [review(*rules)]
-        agent = create_agent(ScriptedChatModel([]), tools, middleware=stack, ignore=["AF211"])
+        stack = [review(*rules)]
+        model, ignore = ScriptedChatModel([]), ["AF211"]
+        agent = create_agent(model, [pay, search], middleware=stack, ignore=ignore)
         assert_plan(agent, "tool * passes a person when euros > 50")
         with nullcontext() if holds else pytest.raises(PlanViolation, match="search"):
             assert_plan(agent, "tool * passes a person unless euros <= 50")
