@@ -27,7 +27,7 @@ from ._shared.counting import attempt
 from ._shared.declarations import usage_limits
 from ._shared.final_answer import final_message, request_final_answer, used_up
 from ._shared.invocable import Update, plain_hook
-from ._shared.messages import follows_up, results_of_pending_calls
+from ._shared.messages import answers_to_open_calls, follows_up
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
@@ -151,8 +151,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         thread, run = state.get("thread_model_call_count", 0), state.get("run_model_call_count", 0)
         if (message := self._final_message(thread, run)) is None:
             return None
-        # Providers refuse a history in which a call has no result.
-        messages = [*results_of_pending_calls(state["messages"]), message]
+        messages = [*answers_to_open_calls(state["messages"]), message]
         return {"messages": messages, "jump_to": "end"}
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:

@@ -46,11 +46,11 @@ from ._shared.declarations import usage_limits
 from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
 from ._shared.invocable import Update, plain_hook
 from ._shared.messages import (
+    answers_to_open_calls,
     error_result,
     follows_up,
     last_turn,
     results_in,
-    results_of_pending_calls,
     unanswered,
 )
 from ._shared.models import with_update
@@ -310,8 +310,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = self._own_stop(state)
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
-        # Providers refuse a history in which a call has no result.
-        messages: list[AnyMessage] = [*results_of_pending_calls(state["messages"])]
+        messages: list[Any] = [*answers_to_open_calls(state["messages"])]
         if not stop["done"]:
             counts = stop["thread_count"], stop["run_count"]
             if self.exit_behavior == "error":

@@ -18,7 +18,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from .errors import UNKNOWN_OUTCOME
+from agent_factory.state.history import repair, unanswered_calls
 
 REASONING_BLOCKS = frozenset(
     {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "thought"}
@@ -237,13 +237,11 @@ def ends_run(state: Mapping[str, Any]) -> bool:
     return not message.invalid_tool_calls and not tail
 
 
-def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
-    """Results for the calls of the last turn that have none because the run ends."""
-    message, tail = last_turn(messages)
-    answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    calls: list[Call] = [*message.tool_calls, *message.invalid_tool_calls] if message else []
-    return [
-        error_result(call, f"The run ended, and this call has no result. {UNKNOWN_OUTCOME}")
-        for call in calls
-        if call["id"] and call["id"] not in answered_ids
-    ]
+def answers_to_open_calls(messages: Sequence[AnyMessage]) -> list[Any]:
+    """Return the update that answers the open calls of the last turn, as the run ends.
+
+    Providers refuse a history in which a call has no result right behind it. A new message may
+    stand there, in a fork.
+    """
+    repaired = repair(messages) if unanswered_calls(*last_turn(messages)) else None
+    return repaired.update if repaired else []

@@ -27,10 +27,10 @@ from agent_factory.middleware._shared.final_answer import final_message
 from agent_factory.middleware._shared.invocable import Update, flow_hook
 from agent_factory.middleware._shared.mailbox import READERS, STEERING_READ, Entry, Unseen, unseen
 from agent_factory.middleware._shared.messages import (
+    answers_to_open_calls,
     ends_run,
     error_result,
     last_turn,
-    results_of_pending_calls,
     unanswered,
 )
 from agent_factory.middleware._shared.payload_free import PayloadFree
@@ -136,7 +136,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
         if cancellations := entries.of("cancel"):
             set_reason("the run was cancelled")
             end = final_message("the run was cancelled", source="steering")
-            messages = [*results_of_pending_calls(state["messages"]), end]
+            messages = [*answers_to_open_calls(state["messages"]), end]
             update = {"messages": messages, "jump_to": "end"}
             return {**update, **(_noted(state, cancellations, entries) or {})}
         steers = entries.of("steer")

@@ -18,40 +18,25 @@ class Known:
     Args:
         sentence: What happens.
         breaks: The broken promise, and the beginning of what it is about.
-        example: The smallest crossing that shows it.
-        features: The features that it stands between; none: all of the example.
-        ways: Ways that show it; none: all.
+        example: The smallest crossing that shows it. Crossings with more features may, too.
     """
 
     sentence: str
     breaks: str
     example: Crossing
-    features: tuple[str, ...] = ()
-    ways: tuple[str, ...] = ()
 
     def covers(self, crossing: Crossing, fault: Fault) -> bool:
         """Whether a fault of a crossing is this one."""
-        features = {*(self.features or self.example.features)}
         is_about = f"{fault.promise} {fault.subject}".startswith(self.breaks)
-        return (
-            is_about
-            and features <= {*crossing.features}
-            and crossing.way in (self.ways or (crossing.way,))
-        )
+        return is_about and {*self.example.features} <= {*crossing.features}
 
 
-FETCH, FAIL = ("fetch",), ("fail",)
+FETCH = ("fetch",)
 
 KNOWN: dict[str, Known] = {
     "last words of budget": Known(
         "The text in which a budget ends a run is not streamed, if it is in place of calls.",
         "streamed messages",
         Crossing(("budget",), "stream messages", (FETCH,) * 5),
-    ),
-    "a limit in a fork": Known(
-        "A limit that ends a fork before the model answers open calls after the new message.",
-        "valid thread",
-        Crossing(("limit_thread",), "fork", (FETCH, FETCH), ("plain",)),
-        ways=("fork",),
     ),
 }

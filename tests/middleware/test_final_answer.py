@@ -233,6 +233,15 @@ def test_a_run_ends_with_a_message_and_its_work_is_kept(send: Any) -> None:
     model.assert_done()
 
 
+def test_a_limit_answers_an_open_call_before_the_next_message(send: Any) -> None:
+    open_call = AIMessage("", tool_calls=[SEARCH])
+    model = ScriptedChatModel([])
+    result = send(
+        agent_of(model, run_limit=0), [HumanMessage("Find x"), open_call, HumanMessage("Y")]
+    )
+    assert types(result) == ["human", "ai", "tool", "human", "ai"]
+
+
 def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Any) -> None:
     limits: Any = {"thread_limit": 5, "run_limit": 1, "exit_behavior": "error"}
     agent = agent_of([CALL, CALL], **limits, **in_memory())
