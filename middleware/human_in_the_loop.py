@@ -55,10 +55,11 @@ from agent_factory.review.records import (
     REVIEWED,
     approved_digest,
     call_digest,
+    digest,
+    is_same_call,
     last_records,
     original_of,
     split_decisions,
-    tool_digest,
     with_edit,
     with_review,
     with_valid_calls,
@@ -86,7 +87,7 @@ from ._shared.declarations import policy_findings, policy_guards
 from ._shared.invocable import Called, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result, last_turn, unanswered
-from ._shared.standing_approvals import covered_calls, remember_approval, thread_of
+from ._shared.standing_approvals import covered_calls, remember_approval, subject_of
 from ._shared.validation import check_choice, copied
 
 __all__ = [
@@ -351,7 +352,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if not questions:
             return None
         store = approval_store(runtime.store)
-        covered_ids = yield from covered_calls(questions, store)
+        covered_ids = yield from covered_calls(self.name, questions, store)
         questions = [pair for pair in questions if pair[0].tool_call["id"] not in covered_ids]
         if not questions:
             return None
@@ -373,7 +374,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                 if not self._holds(rule, call, request):
                     continue
             digests[call["id"]] = call_digest(request.tool_call, request.tool)
-            yield from remember_approval(request, decision, store)
+            yield from remember_approval(self.name, rule, request, decision, store)
         return {"messages": [with_review(message, self.name, digests, edits), *results]}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
@@ -395,8 +396,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                     outcome = yield from self._settle(open_request, records_of_task)
                     if isinstance(outcome, ToolMessage):
                         return outcome
-                    before, after = open_request.tool_call, outcome.tool_call
-                    if (before["name"], before["args"]) != (after["name"], after["args"]):
+                    asked, runs = open_request.tool_call, outcome.tool_call
+                    if runs is not asked and not is_same_call(runs, asked):
                         request, original = outcome, original or call
                 knows_tool = request.tool is not None
                 may_run = partial(self._may_run, records_of_task.approved, knows_tool=knows_tool)
@@ -470,38 +471,38 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             if request.tool_call is not call:
                 first = call_digest(first_request.tool_call, first_request.tool)
                 settled[first] = request.tool_call
-            yield from remember_approval(request, decision, store)
+            yield from remember_approval(self.name, rule, request, decision, store)
             return request
 
     def _objection(
         self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None
     ) -> Flow[str | None]:
         """Reason why a call must not run unless a person approves it; None if it may run."""
-        call, schema, thread = request.tool_call, tool_digest(request.tool), thread_of(request)
         remembers = store is not None and rule.remember is not None and rule.asks
+        if not remembers and rule.action == "ask":
+            return ""
+        subject = subject_of(self.name, rule, request)
 
         def look() -> Flow[dict[str, object]]:
             approval = None
             if store is not None and remembers:
-                approval = yield Invoke(Called(store.find), (call, schema, thread))
+                approval = yield Invoke(Called(store.find), subject)
             if approval is not None:
                 return {"approval": approval.id}
             if rule.action == "judge" and self._judge is not None:
                 return {"objection": (yield from self._judge.objection_to(request))}
             return {"objection": ""}
 
-        if not remembers and rule.action == "ask":
-            return ""
-        result = yield from once_per_task([call_digest(call, request.tool)], look)
+        result = yield from once_per_task([digest(*subject)], look)
         if "approval" not in result:
             set_reason(f"rule {rule.tool!r}: {result['objection'] or rule.action}")
             return cast("str | None", result["objection"])
         assert store is not None
         # A step that is resumed or repeated may have found it before it was revoked.
-        still = yield Invoke(Called(store.find), (call, schema, thread, result["approval"]))
+        still = yield Invoke(Called(store.find), (*subject, result["approval"]))
         if still is None:
             return "Its standing approval was revoked or has expired."
-        yield Invoke(Called(store.use), (still, call, thread))
+        yield Invoke(Called(store.use), (still, subject[0], subject[2]))
         set_reason(f"standing approval {still.id} by {still.by or 'a person'}")
         return None
 

@@ -29,13 +29,13 @@ _BATCH = 1000
 class StandingApproval:
     """Approval of later calls of a tool.
 
-    It holds for calls of this tool with the same arguments, or with arguments for which `when`
-    holds; not for a tool whose description or arguments have changed since.
+    It holds for calls that the same rule of the same review asks about, of the tool as it was (with
+    its description and its arguments), with the same arguments or those for which `when` holds.
 
     Args:
         id: Its id: the same for the same decision.
         tool: The name of the tool.
-        schema: The digest of the tool: of its name, its description and its arguments.
+        schema: The digest of the tool, of the review and of its rule.
         args: The arguments of the call that was approved.
         when: A condition on the arguments of later calls; `{}` holds for any. None: they must be
             the same as those of the call that was approved.
@@ -69,17 +69,12 @@ class StandingApproval:
 
     def covers(self, call: ToolCall, schema: str, thread: str | None, now: float) -> bool:
         """Return True if a call may run by this approval at this time."""
-        return (
-            self.is_active(now)
-            and (self.tool, self.schema) == (call["name"], schema)
-            and self.thread in (None, thread)
-            # By their digests: in Python, 1 == True.
-            and (
-                digest(self.args) == digest(call["args"])
-                if self.when is None
-                else holds(self.when, call["args"]) is True
-            )
-        )
+        is_same = (self.tool, self.schema) == (call["name"], schema)
+        if not (is_same and self.thread in (None, thread) and self.is_active(now)):
+            return False
+        if self.when is None:  # by their digests: in Python, 1 == True
+            return digest(self.args) == digest(call["args"])
+        return holds(self.when, call["args"]) is True
 
     @property
     def condition(self) -> str:

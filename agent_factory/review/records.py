@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -87,6 +87,11 @@ def call_digest(call: Mapping[str, object], tool: BaseTool | None) -> str:
     return digest(call["name"], call["args"], tool_digest(tool))
 
 
+def is_same_call(call: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Return True if two calls have the same name and arguments. In Python, 1 == True."""
+    return digest(call["name"], call["args"]) == digest(other["name"], other["args"])
+
+
 def split_decisions(
     pairs: Iterable[tuple[ToolCall, Mapping[str, Any]]],
 ) -> tuple[dict[str | None, ToolCall], list[ToolMessage]]:
@@ -94,16 +99,13 @@ def split_decisions(
     edits: dict[str | None, ToolCall] = {}
     results = []
     for call, decision in pairs:
-        name, id_ = call["name"], call["id"]
         if decision["type"] == "edit":
             action = decision["edited_action"]
             # An edit that changes nothing is an approval, and leaves no record of an edit.
-            if (action["name"], action["args"]) != (name, call["args"]):
-                edits[id_] = ToolCall(
-                    type="tool_call", name=action["name"], args=action["args"], id=id_
-                )
+            if not is_same_call(action, call):
+                edits[call["id"]] = cast("ToolCall", {**call, **action})
         elif decision["type"] == "reject":
-            text = decision.get("message") or REJECTED.format(name=name)
+            text = decision.get("message") or REJECTED.format(name=call["name"])
             results.append(decided(call, "reject", text))
         elif decision["type"] == "respond":
             results.append(decided(call, "respond", decision["message"]))
@@ -255,7 +257,7 @@ def with_edit(result: object, call: ToolCall, ran: ToolCall, notice: str) -> Any
         elif notice:
             content = f"{content}\n\n{notice}" if content else notice
         update: dict[str, Any] = {"content": content}
-        if (ran["name"], ran["args"]) != (call["name"], call["args"]):
+        if not is_same_call(ran, call):
             record = {RAN: {"name": ran["name"], "args": ran["args"]}}
             update["response_metadata"] = {**result.response_metadata, **record}
         return result.model_copy(update=update)

@@ -458,6 +458,38 @@ def test_later_calls_run_by_a_standing_approval(go: Go, act: Act, mode: Any) -> 
         assert (len(shop.ran) > before) is runs
 
 
+@MODES
+def test_a_standing_approval_is_of_one_rule_of_one_review(go: Go, act: Act, mode: Any) -> None:
+    large = Rule("pay", "ask", when={"euros": {">": 50}}, reviewers=["finance"], remember=60)
+    small = Rule("pay", "ask", reviewers=["support"], remember=WEEK)
+    shop = Shop(paying(5), "Done.", paying(70))
+    agent = shop.agent([large, small], interrupt_mode=mode)
+    go(agent, "Go")
+    act("decide", agent, {"call-5": remembered(when={})})
+    go(agent, "Go on")
+    assert (pending(agent, ONE).calls[0].reviewers, shop.ran) == (("finance",), [(5, "Ann")])
+    other = HumanInTheLoopMiddleware(ToolPolicy(small), interrupt_mode=mode, name="other")
+    go(shop.agent([small], other, interrupt_mode=mode), "Go", thread="2")
+    assert shop.ran == [(5, "Ann")]
+
+
+@MODES
+def test_an_edit_of_a_number_into_a_truth_value_is_an_edit(go: Go, mode: Any) -> None:
+    ran: list[Any] = []
+
+    def force(now: int | bool) -> None:
+        """Force."""
+        ran.append(now)
+
+    review = HumanInTheLoopMiddleware({"force": True}, interrupt_mode=mode)
+    model = ScriptedChatModel([[{"name": "force", "args": {"now": 1}, "id": "f"}], "Done."])
+    agent = create_agent(model, [force], middleware=[review], checkpointer=InMemorySaver())
+    go(agent, "Go")
+    action = {"name": "force", "args": {"now": True}}
+    decide(agent, ONE, {"f": {"type": "edit", "edited_action": action}})
+    assert ran[0] is True
+
+
 def test_a_standing_approval_may_hold_in_one_thread(go: Go, act: Act) -> None:
     shop, rules = Shop(paying(5), "Done.", paying(6)), [Rule("pay", "ask", remember=WEEK)]
     agent = shop.agent(rules)
