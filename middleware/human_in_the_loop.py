@@ -47,6 +47,7 @@ from agent_factory.review.policy import (
     Rule,
     ToolPolicy,
     When,
+    decides_as_written,
     seen_labels,
 )
 from agent_factory.review.questions import ask_about
@@ -294,7 +295,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         cls, base = type(self), HumanInTheLoopMiddleware
         methods = ("after_model", "aafter_model", "around_tool")
         is_own = any(getattr(cls, name) is not getattr(base, name) for name in methods)
-        if not (self.guards or is_own) and type(self.policy).rule_for is ToolPolicy.rule_for:
+        if not (self.guards or is_own) and decides_as_written(self.policy):
             reason = "does nothing: no rule asks about a call, denies it or has it judged."
             hint = 'Name a tool, such as {"refund": True}, or remove it from the stack.'
             yield BuildWarning(self.name, reason, hint, code="AF212")

@@ -36,6 +36,7 @@ def request(name: str, **args: Any) -> ToolCallRequest:
         ({"to": "Ann"}, {"to": "Ann"}, True),
         ({"to": "Ann"}, {"to": "ann"}, False),
         ({"to": {"!=": "Ann"}}, {"to": "Bob"}, True),
+        ({"to": {"in": [1, "a"]}}, {"to": "1"}, None),
         ({"euros": {">": 1, "<": 3}}, {"euros": 2.5}, True),
         ({"euros": {">": 1, "<": 3}}, {"euros": 3}, False),
         ({"euros": {">=": 3}}, {"euros": 3}, True),

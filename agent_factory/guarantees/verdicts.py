@@ -156,7 +156,8 @@ def _tool_passes(clause: ToolPasses, graph: PlanGraph) -> Iterator[_No]:
         wanted = clause.wanted
         # Of several tools, those without the argument have unknown calls: others, after `unless`.
         if wanted and misfits.get(tool.name) and not all(misfits.values()):
-            if not wanted.holds(lambda _: None):
+            unchecked = graph.schemas[tool.name].get("unchecked")  # a call has any arguments
+            if not (unchecked or wanted.holds(lambda _: None)):
                 continue
             wanted = None
         if wanted:
@@ -181,6 +182,13 @@ def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | 
     if schema and (problem := misfit(wanted, schema)):
         hint = "Write a condition on its arguments, of their types."
         raise SpecError(subject, f"{problem}.", hint, code="AF128")
+    names: set[Any] = {getattr(leaf, "name", None) for leaf in wanted.leaves}
+    if changed := names.intersection((schema or {}).get("changed", ())):
+        reason = (
+            f"may change {min(changed)} before it runs: the call does not say which value it gets."
+        )
+        hint = "Give the argument a type such as str, float or Literal, without a validator."
+        raise SpecError(subject, reason, hint, code="AF128")
     if undecided := wanted.undecided:
         hint = "Compare texts by ==, !=, in, or like with a pattern of * and ?."
         raise SpecError(subject, f"cannot be decided for {undecided}.", hint, code="AF128")
@@ -694,7 +702,8 @@ class _Members:
         """Arguments of a call about which none of some conditions decides."""
         wanted, schema = self.wanted or Condition(()), self.graph.schemas.get(self.name, {})
         try:
-            return counterexample_case(wanted, conditions, self._fact, values_of(schema))
+            values, sure = values_of(schema), schema.get("sure", ())
+            return counterexample_case(wanted, conditions, self._fact, values, sure)
         except UndecidableError as error:
             hint = "Compare with other values, or ask about all calls."
             raise SpecError(

@@ -125,7 +125,7 @@ def check_condition(name: str, when: object) -> None:
                 raise ValueError(f"{name}[{argument!r}][{sign!r}] must be {kind}, got {value!r}.")
     # Arguments come as JSON, so nothing else could ever be equal to one.
     try:
-        json.dumps(dict(when))
+        json.dumps(dict(when), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold what JSON can hold: {error}. {example}") from None
 
@@ -337,7 +337,7 @@ class ToolPolicy:
         if type(self).rule_for is not ToolPolicy.rule_for:
             return False
         for rule in self.rules:
-            if type(rule).matches is not Rule.matches:
+            if type(rule).matches is not Rule.matches or type(rule).names is not Rule.names:
                 return False
             if rule.names(tool):
                 return rule.action == "allow" and rule.when is None
@@ -346,8 +346,14 @@ class ToolPolicy:
     @property
     def covered(self) -> tuple[str, ...]:
         """Patterns of the tools all of whose calls are covered."""
-        rules = [r for r in self.rules if r.when is None and type(r).matches is Rule.matches]
-        return tuple(rule.tool for rule in rules)
+        return tuple(r.tool for r in self.rules if r.when is None and decides_as_written(r))
+
+
+def decides_as_written(value: Rule | ToolPolicy) -> bool:
+    """Return True if a rule or a policy decides by its fields: a subclass may decide by code."""
+    own = ((Rule, "matches"), (Rule, "names"), (ToolPolicy, "rule_for"), (ToolPolicy, "allows"))
+    methods = ((getattr(base, name), name) for base, name in own if isinstance(value, base))
+    return all(getattr(type(value), name) is method for method, name in methods)
 
 
 def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:

@@ -22,7 +22,7 @@ from agent_factory.structured_output.json_schema import is_object
 from agent_factory.structured_output.schema import SchemaSpec
 from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
-from agent_factory.tools.schemas import as_object
+from agent_factory.tools.schemas import as_object, plain_arguments
 from agent_factory.tools.touches import Touches, check_touches, touches_of
 from agent_factory.topology.conditions import types_of
 from agent_factory.topology.declarations import JOBS, AccessKind
@@ -286,6 +286,9 @@ def _takes_context(function: Callable[..., object]) -> bool:
 class ToolSchemas(Mapping[str, Mapping[str, Any]]):
     """JSON schemas of the arguments of tools, by name, each made when it is read.
 
+    "unchecked" says that the tool checks nothing, "changed" names the arguments that it changes,
+    and "sure" those that are texts in each call that runs.
+
     Args:
         tools: The tools by name.
     """
@@ -295,17 +298,28 @@ class ToolSchemas(Mapping[str, Mapping[str, Any]]):
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         if name not in self._schemas:
-            schema: Any = self._tools[name].tool_call_schema
-            if isinstance(schema, dict):
-                # The tool does not check its arguments: any value of a type may come.
-                properties = {
-                    key: {"type": [n.replace("integer", "number") for n in types_of(x, schema)]}
-                    for key, x in schema.get("properties", {}).items()
-                }
-                schema = {**schema, "properties": properties}
+            schema, plain = self._tools[name].tool_call_schema, set[str]()
+            if is_free := isinstance(schema, dict):
+                source: Any = schema
             else:  # a class of pydantic 2, or of pydantic 1
-                schema = (getattr(schema, "model_json_schema", None) or schema.schema)()
-            self._schemas[name] = schema
+                source = (getattr(schema, "model_json_schema", None) or schema.schema)()
+                plain = plain_arguments(self._tools[name])
+            # Of an argument that is not checked, or changed, a call has any value of the type.
+            arguments = {
+                key: argument
+                if key in plain
+                else {"type": [n.replace("integer", "number") for n in types_of(argument, source)]}
+                for key, argument in source.get("properties", {}).items()
+            }
+            texts = [
+                k for k in plain & arguments.keys() if types_of(arguments[k], source) == {"string"}
+            ]
+            marks: Any = {
+                "unchecked": is_free,
+                "changed": [] if is_free else arguments.keys() - plain,
+            }
+            marks["sure"] = [key for key in texts if key in source.get("required", ())]
+            self._schemas[name] = {**source, "properties": arguments, **marks}
         return self._schemas[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -56,3 +56,44 @@ def offered(tool: Any) -> Any:
     if not isinstance(schema, dict) or is_object(schema):
         return tool
     return tool.model_copy(update={"args_schema": as_object(schema)})
+
+
+_EXACT = frozenset({"any", "literal", "none", "str"})
+_PLAIN = _EXACT | {"bool", "decimal", "enum", "float", "int"}
+"""Types of pydantic's core schemas whose values, unless of another kind, equal those of a call."""
+
+_AROUND = {"default", "dict", "list", "model-field", "nullable", "union"}
+_INSIDE = ("schema", "items_schema", "keys_schema", "values_schema")
+_OPTIONS = ("strip_whitespace", "to_lower", "to_upper", "missing")
+"""Types around others, the keys of these, and options that make another value of a value."""
+
+
+def is_plain(schema: Schema, plain: frozenset[str] = _PLAIN) -> bool:
+    """Return True if a tool gets a value of a core schema as the model has written it.
+
+    A text in place of a number is of another kind. A text without its spaces, a date, or a list of
+    numbers from a list of texts is another value.
+
+    >>> [is_plain({"type": "str"}), is_plain({"type": "str", "to_lower": True})]
+    [True, False]
+    """
+    kind = schema["type"]
+    parts = [schema[key] for key in _INSIDE if key in schema]
+    parts += [x[0] if isinstance(x, tuple) else x for x in schema.get("choices", ())]
+    inside = _EXACT if kind in ("dict", "list") else plain
+    is_known = kind in plain | _AROUND and not any(map(schema.get, _OPTIONS))
+    return is_known and all(is_plain(part, inside) for part in parts)
+
+
+def plain_arguments(tool: BaseTool) -> set[str]:
+    """Return the names of the arguments that a tool gets as the model has written them."""
+    schema: Any = getattr(tool.get_input_schema(), "__pydantic_core_schema__", None)
+    schema = schema if isinstance(schema, Mapping) else {}
+    schema = schema["schema"] if schema.get("type") == "definitions" else schema
+    options = {"coerce_numbers_to_str", "str_strip_whitespace", "str_to_lower", "str_to_upper"}
+    is_own = schema.get("post_init") or schema.get("custom_init") or schema.get("type") != "model"
+    if is_own or options & schema.get("config", {}).keys():
+        return set()
+    fields = schema["schema"].get("fields", {}).items()
+    names = [field.get("validation_alias", key) for key, field in fields if is_plain(field)]
+    return {name for name in names if isinstance(name, str)}

@@ -235,6 +235,11 @@ class _Run:
                 else:
                     attempts.append(limit.most * prod(layer.attempts for layer in inside))
         least = min(attempts, default=None)
+        names = {f"{self.agent}/{name}".lstrip("/") for name in ([tool] if tool else self.tools)}
+        again = {x.name for x in self.plan.tools if x.on_loss == "repeat"}
+        if unit == "tool calls" and names & again:
+            least = None
+            notes.append('A service makes lost calls again: background(..., on_loss="repeat").')
         repeats = [f"{x.owner}, up to {x.attempts}" for x in layers if x.attempts > 1]
         if not self.agent and repeats and least != bound.most:
             in_all = "" if least is None else f": at most {least:g} in all"

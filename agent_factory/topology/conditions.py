@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain, pairwise, product
@@ -40,9 +40,10 @@ def _kind(value: object) -> type[object]:
 
 
 def _is_in(value: object, options: Any) -> bool | None:
-    """Return True if a value is among several; None if none of them has its kind."""
+    """Return True if a value is among several; None if it may be another's in another form."""
     alike = [option for option in options if _same_kind(value, option)]
-    return value in alike if alike else None
+    is_mixed = any(not _same_kind(value, option) for option in options if option is not None)
+    return value in alike or (None if is_mixed or not alike else False)
 
 
 def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool | None]:
@@ -302,6 +303,7 @@ def counterexample_case(
     deciding: Sequence[Condition],
     facts: Callable[[str], bool | None],
     values: Values | None = None,
+    sure: Collection[str] = (),
 ) -> Case | None:
     """Arguments that meet a condition and none of several more; None if there are none.
 
@@ -314,6 +316,7 @@ def counterexample_case(
         deciding: Conditions not to meet.
         facts: Function of a fact: True if the fact holds, None if unknown.
         values: Known values of some arguments.
+        sure: Arguments that no call leaves unknown.
 
     Raises:
         UndecidableError: The patterns of an argument are too many to compare.
@@ -334,7 +337,7 @@ def counterexample_case(
                 free[_free_fact(leaf, number)] = None
     cases = [_representatives(of, (values or {}).get(name)) for name, of in by_argument.items()]
     # As the model has written a call, an argument may be missing, or a text in place of a number.
-    unsure = sorted(set[str]().union(*(each.unsure for each in (wanted, *deciding))))
+    unsure = sorted(set().union(*(each.unsure for each in (wanted, *deciding))) - {*sure})
     for choice in product(*cases, *[(False, True)] * (len(free) + len(unsure))):
         items = iter(choice)
         arguments = dict(zip(by_argument, items, strict=False))
@@ -388,7 +391,8 @@ def _representatives(comparisons: Sequence[Comparison], values: Any) -> list[Any
             choices += _texts(comparisons)
         else:
             # Of lists, dicts and null only equality is decided: the compared values, and another.
-            choices += [*alike, *([] if kind is type(None) else [["another"]])]
+            other: dict[type[object], Any] = {list: [alike], dict: {"another": alike}}
+            choices += [*alike, *([other[kind]] if kind in other else [])]
     return choices
 
 

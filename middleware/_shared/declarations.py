@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from agent_factory import ToolGuard, UsageLimit
 from agent_factory.errors import BuildWarning
-from agent_factory.review.policy import DECISIONS, UNCOVERED, Rule, ToolPolicy
+from agent_factory.review.policy import DECISIONS, UNCOVERED, Rule, ToolPolicy, decides_as_written
 
 _WILDCARDS = frozenset("*?[")
 
@@ -32,9 +32,7 @@ def policy_guards(
     rule are asked about.
     """
     guards: list[ToolGuard] = []
-    # A subclass may choose by anything.
-    is_base = type(policy).rule_for is ToolPolicy.rule_for
-    choice = "" if is_base else f"{type(policy).__name__}.rule_for()"
+    choice = "" if decides_as_written(policy) else f"{type(policy).__name__}.rule_for()"
     taken: list[Rule] = []
     earlier: list[str] = []
     for rule in (*policy.rules, UNCOVERED):
@@ -43,7 +41,9 @@ def policy_guards(
         taking = [r for r in taken if r.action == "allow" or r.action in others]
         exclude = [other.tool for other in taking if _is_whole(other)]
         exclude = [*policy.covered] if rule is UNCOVERED else exclude
-        exceptions = [(other.tool, _certainly(other)) for other in taking if not _is_whole(other)]
+        exceptions = [
+            (_tools(other), _certainly(other)) for other in taking if not _is_whole(other)
+        ]
         taken.append(rule)
         if rule.action == "allow":
             continue
@@ -71,6 +71,11 @@ def policy_guards(
     return tuple(dict.fromkeys(guards))
 
 
+def _tools(rule: Rule) -> str:
+    """The pattern of the tools of a rule: a subclass may be about others than it names."""
+    return rule.tool if type(rule).names is Rule.names else "*"
+
+
 def _certainly(rule: Rule) -> str:
     """The calls of a rule, in words: an unknown condition is met, unless the rule allows calls."""
     is_unknown = rule.action != "allow" and isinstance(rule.when, Mapping)
@@ -79,23 +84,20 @@ def _certainly(rule: Rule) -> str:
 
 def _calls(rule: Rule) -> str:
     """The calls of a rule, in words: a subclass without its own words may match by anything."""
-    cls = type(rule)
-    is_known = cls.matches is Rule.matches or cls.calls is not Rule.calls
-    return rule.calls if is_known else f"{cls.__name__}.matches()"
+    is_known = decides_as_written(rule) or type(rule).calls is not Rule.calls
+    return rule.calls if is_known else f"{type(rule).__name__}.matches()"
 
 
 def _is_whole(rule: Rule) -> bool:
     """Return True if a rule is about all calls of its tools."""
-    return rule.when is None and type(rule).matches is Rule.matches
+    return rule.when is None and decides_as_written(rule)
 
 
 def policy_findings(
     owner: str, policy: ToolPolicy, tools: Iterable[Any], count: int
 ) -> Iterator[BuildWarning]:
     """Rules among the first `count` that never decide, and tools whose calls no rule is about."""
-    # A subclass may choose by anything.
-    count = count if type(policy).rule_for is ToolPolicy.rule_for else 0
-    for number, rule in enumerate(policy.rules[:count]):
+    for number, rule in enumerate(policy.rules[: count if decides_as_written(policy) else 0]):
         for first in policy.rules[:number]:
             if _is_whole(first) and _includes(first.tool, rule.tool):
                 when = f" when {rule.calls}" if rule.calls else ""

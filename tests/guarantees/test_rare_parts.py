@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, Literal
+from datetime import date
+from typing import Annotated, Any, Literal
 
 import pytest
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BeforeValidator, StringConstraints
 
 from agent_factory import (
     AgentMiddleware,
@@ -61,13 +63,16 @@ class Again(AgentMiddleware):
 AnyRule: Any = type(
     "AnyRule", (m.ToolPolicy,), {"rule_for": lambda self, request: m.Rule("*", "allow")}
 )
+AllowAll: Any = type("AllowAll", (m.ToolPolicy,), {"allows": lambda self, tool: True})
 NoCall: Any = type("NoCall", (m.Rule,), {"matches": lambda self, request: False})
+NoName: Any = type("NoName", (m.Rule,), {"names": lambda self, tool: False})
+AnyName: Any = type("AnyName", (m.Rule,), {"names": lambda self, tool: True})
 
 
-def loose(**properties: Any) -> StructuredTool:
+def loose(name: str = "pay", **properties: Any) -> StructuredTool:
     """A tool with a schema that nobody checks."""
     schema = {"type": "object", "properties": properties}
-    return StructuredTool(name="pay", description="Pays.", args_schema=schema, func=str)
+    return StructuredTool(name=name, description="Pays.", args_schema=schema, func=str)
 
 
 def pay(kind: Literal["a", "b"], euros: float | None = None, note: str = "") -> str:
@@ -94,7 +99,8 @@ CALLS, CLEANS = Ordering(writes=["tool_calls"]), Ordering(sanitizes=["tool_calls
 CHECKS, DENIES = [ToolGuard("search", "check")], [ToolGuard("pay", "deny")]
 ONE_CALL = m.ToolCallLimitMiddleware(tool_name="clerk", run_limit=1)
 TOKENS = m.BudgetMiddleware(run=m.Limits(total_tokens=100))
-JOB = background(search)
+ONE_SEARCH = m.ToolCallLimitMiddleware(tool_name="search", run_limit=1)
+JOB, REPEATED = background(search), background(search, on_loss="repeat")
 THREE = m.ModelCallLimitMiddleware(run_limit=3)
 
 
@@ -132,6 +138,17 @@ def clerk(*middleware: Any, tool: Any = search) -> Any:
         ([pay], [m.HumanInTheLoopMiddleware(AnyRule(ask()))], "tool pay passes a person"),
         ([pay], [review(NoCall("pay", "ask"), REST)], "tool pay passes a person"),
         ([pay], [review(NoCall("pay", "allow"), NoCall("*", "ask"))], "tool pay passes a guard"),
+        ([pay], [m.HumanInTheLoopMiddleware(AllowAll(ask()))], "tool pay passes a person"),
+        ([pay], [review(NoName("pay", "ask"), REST)], "tool pay passes a person"),
+        ([pay], [review(AnyName("x", "allow"), ask())], "tool pay passes a person"),
+        # A tool that checks nothing is called with any arguments.
+        (
+            [pay, loose("remote")],
+            [review(ask({"euros": {">": 50}}), REST)],
+            "tool * passes a person when euros > 50",
+        ),
+        # A service repeats a call in the background that was lost.
+        ([REPEATED], [m.BackgroundMiddleware(), ONE_SEARCH], "at most 1 calls of search"),
         # The provider runs its tool.
         ([pay, WEB], [], "at most 0 calls of web"),
         # An agent inside has loops, writers, limits and jobs.
@@ -152,7 +169,44 @@ def clerk(*middleware: Any, tool: Any = search) -> Any:
 def test_a_sentence_does_not_hold(tools: Any, stack: Any, sentence: str) -> None:
     codes = ["AF201", "AF206", "AF210", "AF211", "AF212", "AF213", "AF217", "AF219", "AF222"]
     agent = create_agent(ScriptedChatModel([]), tools, middleware=stack, ignore=codes)
-    assert counterexamples(topology_of(agent), [sentence])
+    with pytest.raises(PlanViolation):
+        assert_plan(agent, sentence)
+
+
+@each(
+    "kind, conditions, sentence",
+    [
+        (dict, [{"city": "Rome"}], ""),
+        (list, [[1]], ""),
+        (Annotated[Literal["a", "b"], BeforeValidator(str.lower)], [{"in": ["a", "b"]}], ""),
+        (Annotated[int, BeforeValidator(round)], [{"<=": 50}, {">=": 51}], ""),
+        (list[int], [[1]], " when x == [1]"),
+        (date, ["2026-01-01"], ' when x == "2026-01-01"'),
+        (Annotated[str, StringConstraints(to_lower=True)], ["ann"], ' when x == "ann"'),
+    ],
+)
+def test_a_rule_sees_a_value_before_the_tool_converts_it(
+    kind: Any, conditions: Any, sentence: str
+) -> None:
+    def pay(x: Any) -> None:
+        """Pay."""
+
+    pay.__annotations__ = {"x": kind}
+    stack = [review(*[ask({"x": condition}) for condition in conditions], REST)]
+    agent = create_agent(ScriptedChatModel([]), [pay], middleware=stack, ignore=["AF131", "AF211"])
+    with pytest.raises((PlanViolation, SpecError), match=r"runs without a person|may change x"):
+        assert_plan(agent, f"tool pay passes a person{sentence}")
+
+
+def test_a_text_that_a_tool_requires_is_in_each_call_that_runs() -> None:
+    def send(to: str) -> None:
+        """Send."""
+
+    own = {"to": {"like": "*@shop.example"}}
+    rules = m.Rule("send", "judge", when=own), m.Rule("send", "ask")
+    stack = [m.HumanInTheLoopMiddleware(m.ToolPolicy(*rules, judge=ScriptedChatModel([])))]
+    agent = create_agent(ScriptedChatModel([]), [send], middleware=stack, ignore=["AF211"])
+    assert_plan(agent, 'tool send passes a person unless to like "*@shop.example"')
 
 
 @each(
