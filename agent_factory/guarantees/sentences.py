@@ -170,7 +170,8 @@ FORMS = (
     ),
     Form(
         "model passes MEMBER",
-        "Between two model calls of the agent, and before the first, a run passes the member.",
+        "Between two model calls of the agent, and before the first, a run passes the member. A "
+        "member with nothing but `before_agent` is passed once a run.",
         "Calls of models by middleware and tools themselves.",
     ),
     Form(

@@ -399,6 +399,8 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
         if inside := next((limit.owner for limit in limits if "/" in limit.owner), ""):
             reason = f"Each run of an agent inside has its own jobs: {inside}."
             yield _No(reason, "Start them in the agent itself.")
+        elif limits and clause.scope == "ledger":
+            yield _No(f"The limit of {limits[0].owner} is one of a thread.", "Write 'a thread'.")
         elif limits and (most := sum(limit.most for limit in limits)) > clause.most:
             reason = f"The limit of {limits[0].owner} is {most:g}."
             yield _No(reason, f"Lower it to {clause.most:g}.")

@@ -160,6 +160,7 @@ def clerk(*middleware: Any, tool: Any = search) -> Any:
         ),
         ([clerk(Late(), Again())], [ONE_CALL, TOKENS], "at most 200 tokens"),
         ([clerk(m.BackgroundMiddleware(), tool=JOB)], [], "at most 1 jobs under way"),
+        ([JOB], [m.BackgroundMiddleware()], "at most 99 jobs under way a ledger"),
         # A layer outside answers with calls.
         ([pay], [Layers("Cache", ordering=CALLS), THREE], "every loop passes a limit"),
         # A member that refuses calls may write one.
