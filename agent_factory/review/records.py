@@ -224,14 +224,12 @@ def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:
 
 def approved_digest(call: ToolCall, records: Mapping[str, Any], reviewer: str) -> str | None:
     """The digest of what a reviewer let run under the id of a call; None without a decision."""
-    value: str | None = records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"])
-    return value
+    return cast("str | None", records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"]))
 
 
 def original_of(call: ToolCall, records: Mapping[str, Any]) -> ToolCall | None:
     """The call as the model made it, if a reviewer replaced it."""
-    original: ToolCall | None = records.get(EDITED, {}).get(call["id"])
-    return original
+    return cast("ToolCall | None", records.get(EDITED, {}).get(call["id"]))
 
 
 def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:

@@ -74,9 +74,5 @@ def _name(value: str, color: str = DAY.ink) -> str:
 
 
 def _font(face: str, size: int, color: str, value: str) -> str:
-    content = text(value)
-    return (
-        f'<FONT FACE="{face}" POINT-SIZE="{size}" COLOR="{color}">{content}</FONT>'
-        if content
-        else ""
-    )
+    font = f'<FONT FACE="{face}" POINT-SIZE="{size}" COLOR="{color}">{text(value)}</FONT>'
+    return font if text(value) else ""

@@ -57,10 +57,7 @@ def render(plan: TopologyData) -> str:
         *(f"guard: {guard.owner}: {guard}" for guard in plan.guards),
         *(f"limit: {limit.owner}: {limit}" for limit in plan.limits),
         *(f"access: {access}" for access in plan.accesses),
-        *(
-            f"setting: {setting.owner}.{setting.name} = {setting.value}"
-            for setting in plan.settings
-        ),
+        *(f"setting: {x.owner}.{x.name} = {x.value}" for x in plan.settings),
         *(f"moved: {move.old} -> {move.new}" for move in plan.moved),
     )
 
