@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias
 
 from langchain_core.messages import AnyMessage
@@ -10,6 +11,10 @@ from langchain_core.outputs import ChatGenerationChunk
 
 Admitted: TypeAlias = tuple[Sequence[AnyMessage], Exception | None]
 """Messages as they may be stored, and the error that they cause, or None."""
+
+
+tool_guards: ContextVar[Any] = ContextVar("tool_guards", default=None)
+"""The guards of the agent whose tool runs: an object with `admit`, as that of an agent; or None."""
 
 
 class TextFilter(Protocol):

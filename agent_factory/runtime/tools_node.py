@@ -32,6 +32,7 @@ from agent_factory.counts import COUNTS, astore_counts, store_counts
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
+from agent_factory.hooks.guards import tool_guards
 from agent_factory.hooks.introspection import sync_async_error
 from agent_factory.runtime.composition import (
     ComposedCall,
@@ -367,6 +368,7 @@ def _compose(
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
+        tool_guards.set(guards)  # never reset, as in `_begin`
         if guards is not None:
             request = guards.views.request(request)
         if new_names:

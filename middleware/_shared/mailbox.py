@@ -26,6 +26,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.runtime import ExecutionInfo
 
 from agent_factory import Flow, Invoke, Sleep
+from agent_factory.hooks.guards import tool_guards
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.types import graph_namespace, saver_of, setting, stores_at_exit
 
@@ -91,6 +92,7 @@ class Mailbox:
     saver: BaseCheckpointSaver[Any]
     thread: str
     agent: str = ""  # its namespace in the thread; empty for the outermost graph
+    guards: Any = None  # what `admit` of the agent, or of its guards, refuses is not stored
 
     @property
     def _place(self) -> dict[str, str]:
@@ -126,6 +128,11 @@ class Mailbox:
         self, kind: str, after: str, message: HumanMessage | None = None, id: str = ""
     ) -> Flow[str]:
         """Add an entry, and return its id: a new one, or `id`, which no other entry may have."""
+        if message is not None and self.guards is not None:
+            admitted, error = self.guards.admit({"messages": [message]})
+            if error is not None:
+                raise error
+            (message,) = admitted["messages"]
         place = self._place
         if (entries := (yield from self.entries())) is None:
             # Several senders may do this at once: they store the same.
@@ -173,7 +180,7 @@ def mailbox_of(config: RunnableConfig) -> Mailbox | None:
     if (saver := saver_of(config)) is None:
         return None
     namespace = "|".join(graph_namespace(config))
-    return Mailbox(saver, str(config["configurable"]["thread_id"]), namespace)
+    return Mailbox(saver, str(config["configurable"]["thread_id"]), namespace, tool_guards.get())
 
 
 class RunMailbox(Protocol):

@@ -132,8 +132,7 @@ class ThreadGuard:
         """
         if not self.covers(message):
             return message
-        if has_role(message, AIMessage):
-            assert self._answers is not None  # it covers the message
+        if self._answers is not None and has_role(message, AIMessage):
             return self._answers.redact_output(message)
         return redact_message(message, self._rule.apply)
 

@@ -27,6 +27,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langgraph.types import Command, Overwrite
 
 from agent_factory import Flow, NextChunk
+from agent_factory.middleware._shared.checked_messages import result_tool
 from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS
 
 TextPath = tuple[Hashable, ...]
@@ -117,14 +118,15 @@ def map_text(
 
 
 def has_role(message: BaseMessage, kind: type[BaseMessage]) -> bool:
-    """Return True if a message is of a class, or of an older one in the role of that class."""
-    if type(message) in _ROLES:
-        return type(message) is kind
+    """Return True if a message is of a class, or of another one in the role of that class.
+
+    The result of a background tool is a message of a user, too: a client may have written its mark.
+    """
+    if kind is ToolMessage and result_tool(message) is not None:
+        return True
     if isinstance(message, ChatMessage):
         return message.role.lower() in _ROLES[kind]
-    if kind is ToolMessage:
-        return isinstance(message, ToolMessage | FunctionMessage)
-    return isinstance(message, kind)
+    return isinstance(message, FunctionMessage if kind is ToolMessage else kind)
 
 
 def redact_message(message: MessageT, redact: Redact) -> MessageT:

@@ -38,6 +38,7 @@ def steer(agent: object, config: RunnableConfig, message: str | HumanMessage) ->
         ArgumentError: The agent has no SteeringMiddleware, or the message is not one of the user.
         NoThread: The agent has no checkpointer, the config no `thread_id`, or the thread no
             checkpoint, also half a second later: a run that has just begun stores its first one.
+        Exception: A guard of the agent refuses the message, such as PIIMiddleware with "block".
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.middleware import SteeringMiddleware
@@ -157,5 +158,9 @@ def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
             f"must have a saver as its checkpointer, got {describe(saver)}.",
             "Pass the graph around the agent, whose saver it uses.",
         )
-    mailbox = Mailbox(saver, str(configurable["thread_id"]), namespace)
+    reader = agent
+    if path := "|".join(part.partition(":")[0] for part in namespace.split("|") if part):
+        reader = dict(agent.get_subgraphs(namespace=path, recurse=True)).get(path)
+    guards = reader if hasattr(reader, "admit") else None  # a graph has none
+    mailbox = Mailbox(saver, str(configurable["thread_id"]), namespace, guards)
     return mailbox, configurable.get("checkpoint_id") or ""

@@ -35,6 +35,7 @@ from agent_factory import (
 )
 from agent_factory import middleware as m
 from agent_factory.middleware._shared.checked_messages import key_of
+from agent_factory.middleware._shared.mailbox import NAMESPACE
 from agent_factory.testing import ScriptedChatModel
 from crossings.oracle import history_faults, text_of
 from samples import call_of, decisions, edit
@@ -296,6 +297,7 @@ GUARDS: dict[str, tuple[Callable[[], Sequence[Any]], set[str]]] = {
     "results": (lambda: [m.GuardMiddleware(objection, on="result")], {*RESULTS}),
     # It reads what enters the thread, and nothing that others add to a request.
     "PII": (lambda: [pii()], {*DOORS} - {"system message", "message of a layer", "summary"}),
+    "PII in results": (lambda: [pii("tool_results")], {*RESULTS}),
     # It goes by the labels of tools, which a tool of the client does not have.
     "flows": (
         lambda: [m.FlowGuardMiddleware(action="deny")],
@@ -305,9 +307,10 @@ GUARDS: dict[str, tuple[Callable[[], Sequence[Any]], set[str]]] = {
 """Guards, and the doors that they stand at."""
 
 
-def pii() -> Any:
-    places: Any = {f"apply_to_{place}": True for place in ("output", "tool_results", "tool_calls")}
-    return m.PIIMiddleware("email", **places)
+def pii(*only: str) -> Any:
+    places = {"input", "output", "tool_results", "tool_calls"}
+    options: Any = {f"apply_to_{place}": place in (only or places) for place in places}
+    return m.PIIMiddleware("email", **options)
 
 
 def listed(subject: Any) -> list[Any]:
@@ -343,6 +346,9 @@ def test_no_door_leads_past_a_guard(call: Any, guard: str) -> None:
             leaks += marked(scene.agent.get_state(ONE).values["messages"])
         if guard == "flows":
             leaks = scene.sent
+        if guard.startswith("PII"):  # nor does the mailbox
+            sent = [write for key, write in scene.saver.writes.items() if NAMESPACE in key[1]]
+            leaks += [write for write in sent if MARK in repr(write)]
         if leaks or any(faults):
             errors[name] = leaks, faults
     assert errors == {}
