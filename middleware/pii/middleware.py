@@ -61,8 +61,8 @@ class PIIMiddleware(PayloadFree[PIIState]):
         apply_to_input: Redact what users write: every message of theirs and its name, once.
         apply_to_output: Redact what the model writes: text, reasoning, and a structured answer;
             streamed tokens, too.
-        apply_to_tool_results: Redact what tools return, also in the background, before the model and
-            the thread get it, and results in the input.
+        apply_to_tool_results: Redact what tools return, before the model and the thread get it, and
+            results in the input and of background tools.
         apply_to_tool_calls: Redact the arguments of tool calls, before the tools get them. Calls
             that cannot be read reach no tool: the two arguments above apply to them, too.
         hash_key: Secret key for "hash", as bytes or str. Default: a random key of this process, so
