@@ -67,7 +67,7 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         self.context_schema = context_schema  # a request may have made it, so it is not shared
         self.spec = spec
         guards = [m.message_guard for m in spec.middleware if m.message_guard is not None]
-        self.guards = Guards(guards) if guards else None
+        self.guards = Guards(guards, self.channels) if guards else None
         # Both are None if each node takes a step.
         self.fusion_plan: FusionPlan | None = None
         self.fusion: Fusion | None = None

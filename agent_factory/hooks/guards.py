@@ -14,7 +14,7 @@ Admitted: TypeAlias = tuple[Sequence[AnyMessage], Exception | None]
 
 
 tool_guards: ContextVar[Any] = ContextVar("tool_guards", default=None)
-"""The guards of the agent whose tool runs: an object with `admit`, as that of an agent; or None."""
+"""Guards of the agent whose tool runs, with an `admit` as that of an agent; None without any."""
 
 
 class TextFilter(Protocol):
@@ -52,7 +52,7 @@ class MessageGuard(Protocol):
         """Return the messages as they may be stored, and the error that they cause, or None.
 
         With an error, the input of a run is stored as it is returned, and the run ends at its first
-        node. A write or an update with an error is not stored.
+        node; so is the update of a hook, at the next node. All else with an error is not stored.
         """
 
     def shown(self, value: Any) -> Any:

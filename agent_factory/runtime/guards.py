@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
+from langgraph.channels import UntrackedValue
 from langgraph.types import Command, Overwrite, StateUpdate
 from pydantic import BaseModel
 
 from agent_factory.hooks.guards import Admitted, MessageGuard
 from agent_factory.runtime.views import Views
 from agent_factory.state.history import last_turn, unanswered_calls, without_records
-from agent_factory.upstream import is_json_overwrite
+from agent_factory.state.schema import REFUSAL
+from agent_factory.state.updates import pairs_of_result
+from agent_factory.topology.model import MODEL
+from agent_factory.upstream import is_json_overwrite, read_keys
 
 MESSAGES = "messages"
 
-REFUSAL = "__agent_factory_refusal"
-"""Key of `configurable` that holds the error with which a run ends at its first node."""
-
 
 class Guards:
-    """The guards of an agent, in the order of its middleware."""
+    """The guards of an agent, in the order of its middleware; its graph gets a channel."""
 
-    def __init__(self, members: Sequence[MessageGuard]) -> None:
+    def __init__(self, members: Sequence[MessageGuard], channels: dict[str, Any]) -> None:
         self._members = members
+        channels[REFUSAL] = UntrackedValue(object, guard=False)
         self.views = Views(members)  # of the calls of tools
 
     def input(self, input: Any, config: RunnableConfig | None) -> tuple[Any, RunnableConfig | None]:
@@ -57,9 +59,9 @@ class Guards:
                 input = input.model_copy(update={MESSAGES: value})
         return input, error
 
-    def raise_refusal(self, config: RunnableConfig | None) -> None:
-        """Raise the error that the input of the run has caused."""
-        error = (config or {}).get("configurable", {}).get(REFUSAL)
+    def raise_refusal(self, config: RunnableConfig) -> None:
+        """Raise the error that the input of the run, or the hook before, has caused."""
+        error = config["configurable"].get(REFUSAL) or read_keys(config, [REFUSAL]).get(REFUSAL)
         if error is not None:
             raise error
 
@@ -70,12 +72,18 @@ class Guards:
             for updates in supersteps
         ]
 
-    def result(self, result: Any) -> Any:
-        """Return the result of a node as it may be stored: updates and commands."""
+    def result(self, result: Any, follows: str = "") -> Any:
+        """Return the result of a node as it may be stored: updates and commands.
+
+        An error is raised, or noted for the next node if the model or a hook before it `follows`.
+        """
         result, error = self.admit(result)
-        if error is not None:
+        if error is None:
+            return result
+        pairs = pairs_of_result(result) or []
+        if not follows or (dict(pairs).get("jump_to") or follows) != MODEL:
             raise error
-        return result
+        return Command(update=[*pairs, (REFUSAL, error)])
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function with the results of another one as they may be stored."""
@@ -130,16 +138,13 @@ class Guards:
         return messages, refusal
 
 
-class _Entry(Guards):
+class _Entry:
     """Entry of an input: none of the calls that it leaves open is reviewed, whatever it says."""
 
-    def __init__(self) -> None:
-        """Without members: the records of reviews are looked at alone."""
-
-    def _passed(self, messages: Sequence[AnyMessage]) -> Admitted:
+    def admit(self, messages: Sequence[AnyMessage]) -> Admitted:
         last, tail = last_turn(messages)
         is_open = bool(unanswered_calls(last, tail))
         return [without_records(m) if is_open and m is last else m for m in messages], None
 
 
-ENTRY = _Entry()
+ENTRY = Guards([cast("MessageGuard", _Entry())], {})

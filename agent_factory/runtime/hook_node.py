@@ -106,6 +106,8 @@ class HookNode(Runnable[State, object]):
         self._dropped: set[str] = set()
         self._is_entry = self.name == plan.entry
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
+        is_before = definition.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)
+        self._follows = "model" if is_before else "end"
         reads_reason = REASON not in self._keys
         # From the loop's entry, a jump to the model has no effect.
         if "model" in definition.can_jump_to and self.name != plan.loop_entry:
@@ -146,7 +148,7 @@ class HookNode(Runnable[State, object]):
             add_notes(error, self._context_schema)
             raise
         update = self._finish(state, result)
-        return update if self._guards is None else self._guards.result(update)
+        return update if self._guards is None else self._guards.result(update, self._follows)
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **_: object
@@ -168,7 +170,7 @@ class HookNode(Runnable[State, object]):
             add_notes(error, self._context_schema)
             raise
         update = self._finish(state, result)
-        return update if self._guards is None else self._guards.result(update)
+        return update if self._guards is None else self._guards.result(update, self._follows)
 
     def _skipped(self, state: State) -> object:
         """Return what to pass on if a tool has ended the run; then the hook does not run."""

@@ -48,13 +48,16 @@ ANSWER = "loop_answer"
 LAST_NODE = "loop_last_node"
 """Private channel for the last node of a step with several; LangGraph knows the first one."""
 
+REFUSAL = "__agent_factory_refusal"
+"""Private channel, and key of `configurable`, for the error with which the next node ends a run."""
+
 _ENGINE_HINTS: dict[str, Any] = {
     RETRIES: NotRequired[Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]],
     ANSWER: NotRequired[Annotated[dict[str, Any] | None, PrivateStateAttr]],
     TOOL_SIGNALS: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]],
 }
 
-ENGINE_KEYS = frozenset({*_ENGINE_HINTS, LAST_NODE})
+ENGINE_KEYS = frozenset({*_ENGINE_HINTS, LAST_NODE, REFUSAL})
 """The reserved keys of a state. Streams and stored states do not show them."""
 
 

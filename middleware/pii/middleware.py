@@ -10,7 +10,6 @@ from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 
 from agent_factory import (
@@ -40,11 +39,9 @@ class PIIState(AgentState):
     Attributes:
         pii_looked_at: The last message that each guard has checked: its id, and a digest of the
             messages up to it, which changes if one of them is replaced.
-        pii_refused: The error of a guard with the strategy "block" in this run.
     """
 
     pii_looked_at: NotRequired[Annotated[dict[str, list[str]], or_, PrivateStateAttr]]
-    pii_refused: NotRequired[Annotated[Any, UntrackedValue(object, guard=False), PrivateStateAttr]]
 
 
 class PIIMiddleware(PayloadFree[PIIState]):
@@ -143,18 +140,15 @@ class PIIMiddleware(PayloadFree[PIIState]):
     def before_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Redact what the thread holds from before it had this guard.
 
-        All else was redacted on its way into the thread.
+        All else was redacted on its way into the thread. With "block", the update is unchanged.
         """
         marks = state.get("pii_looked_at", {})
         messages, count = self._covered(state)
         redacted, error = self.message_guard.admit(messages[count:])
         pairs = zip(messages[count:], redacted, strict=True)
-        changed = [new for old, new in pairs if new is not old]
+        # What is blocked, the agent finds again in the update, which it admits as any other.
+        changed = [new if error is None else old for old, new in pairs if new is not old]
         update: dict[str, Any] = {"messages": changed} if changed else {}
-        if error is not None:
-            # The data leaves the thread all the same, so that the next run is not blocked by it.
-            # Then the error is raised at the next node.
-            update["pii_refused"] = state.get("pii_refused") or error
         if not self.apply_to_input and redacted:  # nothing runs before the model
             update |= self._mark([*messages[:count], *redacted], count)
         elif self.name not in marks:
@@ -164,13 +158,11 @@ class PIIMiddleware(PayloadFree[PIIState]):
 
     @plain_hook
     def before_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Raise if input was blocked, and mark new messages as checked.
+        """Mark new messages as checked.
 
         Called without `before_agent`, as in a run that was paused before it had this guard, it
         redacts all messages and returns the whole list of them if one changes.
         """
-        if "pii_refused" in state:
-            _raise_if_blocked(state)
         marks = state.get("pii_looked_at", {})
         if self.name not in marks:
             return _changed(state, list(map(self.message_guard.redacted, state["messages"])))
@@ -201,8 +193,6 @@ class PIIMiddleware(PayloadFree[PIIState]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
-        if "pii_refused" in request.state:
-            _raise_if_blocked(request.state)
         marks = cast("PIIState", request.state).get("pii_looked_at", {})
         if self.name not in marks:  # as in `before_model`
             messages = list(map(self.message_guard.redacted, request.messages))
@@ -246,9 +236,3 @@ def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, object] |
     """The update for messages that were redacted outside of a run, where they may have no ids."""
     same = all(new is old for new, old in zip(messages, state["messages"], strict=True))
     return None if same else {"messages": messages}
-
-
-def _raise_if_blocked(state: Any) -> None:
-    error = state.get("pii_refused")
-    if error is not None:
-        raise error

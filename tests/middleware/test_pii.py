@@ -28,6 +28,7 @@ from agent_factory import (
     ModelResponse,
     TurnError,
     after_model,
+    before_agent,
     before_model,
     create_agent,
     plan_agent,
@@ -317,6 +318,26 @@ def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(call: Any) -
     # A resumed run continues without the data.
     assert call(agent, None, ONE)["messages"][-1].text == "again"
     assert seen(model) == [f"I am {MARK}", "I am Ada", "fine", MARK]
+
+
+@each("fused", [True, False])
+@each("phase", [before_agent, before_model, after_model])
+def test_a_blocked_message_of_a_hook_ends_one_run(call: Any, phase: Any, fused: bool) -> None:
+    @phase(can_jump_to=["model"])
+    def reads_a_mailbox(state: Any, runtime: Any) -> Any:
+        if MARK in [message.text for message in state["messages"]]:
+            return None
+        jump = {"jump_to": "model"} if phase is after_model else {}
+        return {"messages": [HumanMessage("ada@x.org")], **jump}
+
+    model, saver = ScriptedChatModel(["a"] * 2), InMemorySaver()
+    stack = [reads_a_mailbox, PIIMiddleware("email", strategy="block")]
+    agent = create_agent(model, middleware=stack, checkpointer=saver, fused=fused)
+    with pytest.raises(PIIDetectionError):
+        call(agent, hello("hi"), ONE)
+    call(agent, hello("Well?"), ONE)
+    assert seen(model)[-2:] == [MARK, "Well?"]
+    assert "ada@" not in f"{saver.storage}{saver.blobs}{saver.writes}"
 
 
 @tool(response_format="content_and_artifact")

@@ -20,6 +20,7 @@ from agent_factory import ToolRuntime, after_model, before_agent, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
     STEERING_READ,
+    PIIDetectionError,
     PIIMiddleware,
     SteeringMiddleware,
     acancel,
@@ -445,14 +446,14 @@ def test_a_run_that_failed_reads_its_message_once(saver: Any) -> None:
 # In stacks and graphs
 
 
-def test_messages_are_cleaned_before_the_model_reads_them(call: Call) -> None:
-    office: Office = Office(
-        [WORK, "done"],
-        lambda: office.steer("Write to ada@example.org"),
-        middleware=[SteeringMiddleware(), PIIMiddleware("email")],
-    )
-    result = call(office.agent, HELLO, ONE)
-    assert "ada@example.org" not in "".join(texts(result))
+def test_a_blocked_message_is_refused_where_it_is_sent(call: Call) -> None:
+    stack = [SteeringMiddleware(), PIIMiddleware("email", strategy="block")]
+    office: Office = Office(["done"], middleware=stack)
+    call(office.agent, HELLO, ONE)
+    for send in (office.steer, office.follow_up):
+        with pytest.raises(PIIDetectionError):
+            send("Write to ada@x.org")
+    assert "ada@" not in str(office.agent.checkpointer.writes)
 
 
 def test_an_agent_inside_of_another_has_its_own_mailbox() -> None:
@@ -495,17 +496,19 @@ def test_an_agent_that_is_a_node_is_steered_through_the_graph_around_it() -> Non
     def answer(messages: Any) -> Any:
         namespace = next(ns for ns in graph.checkpointer.storage["1"] if ns and "mailbox" not in ns)
         place["configurable"] = {"thread_id": "1", "checkpoint_ns": namespace}
-        steer(graph, place, "inside")
+        steer(graph, place, "I am ada@x.org")
+        assert "ada@" not in str(graph.checkpointer.writes)
         return "done"
 
-    agent = create_agent(ScriptedChatModel([answer, "again"]), middleware=[SteeringMiddleware()])
+    stack = [SteeringMiddleware(), PIIMiddleware("email")]
+    agent = create_agent(ScriptedChatModel([answer, "again"]), middleware=stack)
     builder = StateGraph(MessagesState)
     builder.add_node("agent", agent)
     builder.add_edge(START, "agent")
     builder.add_edge("agent", END)
     graph: Any = builder.compile(checkpointer=InMemorySaver())
     result = graph.invoke(HELLO, ONE, durability="sync")
-    assert texts(result) == ["Hello", "done", "inside", "again"]
+    assert texts(result) == ["Hello", "done", "I am [REDACTED_EMAIL]", "again"]
 
 
 @pytest.mark.long
