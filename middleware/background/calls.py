@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 from uuid import uuid4
@@ -24,6 +24,7 @@ from agent_factory import (
     background_timeout,
     run,
 )
+from agent_factory.middleware._shared.effects import take_effect
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import mailbox_of
 from agent_factory.middleware._shared.messages import caller_of, error_result
@@ -106,12 +107,15 @@ class _Start:
             if beginning == "full":
                 return refusal
             # The run was cut short before it has stored the handle, and makes the call again.
+            # How the effect of the job ends is recorded elsewhere, or not known.
             if beginning == "known" or (beginning == "begun" and under_way(id) is not None):
+                take_effect(runtime)
                 return handle
         if not begin(work, self.most):
             if store is not None:
                 yield Invoke(Called(store.drop), (id,))
             return refusal
+        attempt = replace(attempt, effect=take_effect(runtime))
         work.start(attempt, asynchronous=asynchronous)
         return handle
 

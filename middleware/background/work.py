@@ -23,6 +23,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, arun, run
+from agent_factory.middleware._shared.effects import OpenEffect
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called, in_thread
 from agent_factory.middleware._shared.mailbox import WAITS, Mailbox
@@ -168,6 +169,7 @@ class Attempt:
     call: dict[str, Any]  # with what the tool takes from its graph
     config: RunnableConfig
     timeout: float  # seconds; nobody waits longer for a thread, which cannot be stopped
+    effect: OpenEffect | None = None  # of the call, if it is recorded
     _threads: list[Future[Any]] = field(default_factory=list)
 
     def when_over(self, function: Callable[[], object]) -> None:
@@ -192,16 +194,29 @@ class Attempt:
                 # A tool without a form for event loops would block a thread of them.
                 has_coroutine: object = type(self.tool)._arun is not BaseTool._arun
                 if getattr(self.tool, "coroutine", has_coroutine):
-                    return _read(await self.tool.ainvoke(self.call, self.config))
+                    return _read(await arun(self._call()))
                 # Not in the executor of the loop, which waits for its threads when it is closed.
                 return _read(await asyncio.wrap_future(self._in_thread()))
         except BaseException as error:
             return ("timed out", "") if limit.expired() else _failure(error)
 
     def _in_thread(self) -> Future[Any]:
-        work = in_thread(lambda: self.tool.invoke(self.call, self.config), SOURCE)
+        work = in_thread(lambda: run(self._call()), SOURCE)
         self._threads.append(work)
         return work
+
+    def _call(self) -> Flow[Any]:
+        """Call the tool, and record how its effect ends, also if nobody waits for that any more."""
+        result = error = None
+        try:
+            result = yield Invoke(self.tool, self.call, self.config)
+        except BaseException as raised:
+            error = raised
+        if self.effect is not None:
+            yield from self.effect.end(result, error)
+        if error is not None:
+            raise error
+        return result
 
 
 def attempt_of(

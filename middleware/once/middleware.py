@@ -22,7 +22,13 @@ from agent_factory import (
     ToolGuard,
     set_reason,
 )
-from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown
+from agent_factory.middleware._shared.effects import (
+    EffectRuntime,
+    OnUnknown,
+    OpenEffect,
+    call_of,
+    open_effect,
+)
 from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
 from agent_factory.middleware._shared.invocable import once_per_task, plain_hook
 from agent_factory.middleware._shared.messages import error_result
@@ -30,6 +36,7 @@ from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice
 from agent_factory.review.questions import ask_about
 from agent_factory.review.requests import ReviewConfig, ToolApprovalRequest
+from agent_factory.types import setting
 
 from .effects import (
     Effect,
@@ -227,8 +234,17 @@ class OnceMiddleware(PayloadFree[OnceState]):
         fields = {"idempotency_key": effect.key, "on_unknown": policy}
         # A subclass, by which tools and inner layers notice that the effect is recorded.
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
+
+        def end(result: object, error: BaseException | None = None) -> Flow[None]:
+            if error is None:
+                yield from stored(store.finish, effect, dump(result))
+            elif not outcome_unknown(error):
+                yield from stored(store.release, effect)
+
+        job = OpenEffect(call_of(runtime), end)
+        recording_of_run = effects_of_run(store, effect.run)
         try:
-            with effects_of_run(store, effect.run), FailureRecorder() as recorder:
+            with recording_of_run, setting(open_effect, job), FailureRecorder() as recorder:
                 result = yield replace(request, runtime=runtime)
         except GeneratorExit as closed:
             # Control flow closes a flow, which cannot yield then: the store is called at once.
@@ -239,8 +255,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
                 store.release(effect)
             raise
         except Exception as error:
-            if not outcome_unknown(error):
-                yield from stored(store.release, effect)
+            yield from end(None, error)
             raise
         # A layer further in may have reported an exception to the model.
         if (failure := recorder.errors.get(call["id"])) is not None:
@@ -248,7 +263,8 @@ class OnceMiddleware(PayloadFree[OnceState]):
             # Without a stored result, the next attempt goes by the policy.
             if outcome_unknown(failure):
                 return cast("Result", result)
-        yield from stored(store.finish, effect, dump(result))
+        if not job.is_taken:
+            yield from end(result)
         return cast("Result", result)
 
     def _settled(

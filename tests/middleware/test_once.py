@@ -20,6 +20,7 @@ from agent_factory import (
     ToolCallRequest,
     ToolRuntime,
     agent_tool,
+    background,
     create_agent,
     plan_agent,
     run,
@@ -389,6 +390,26 @@ def test_a_timeout_that_a_retry_inside_has_reported_is_unknown_and_reported_outw
     agent = agent_of(bank, "ask", outer, inner=[retries()], store=store)
     assert results(call(agent, GO, THREAD)) == ["handled no answer"]
     assert [effect.is_done for effect in store.of_run("1/")] == [False]
+
+
+@each("order", [1, -1])
+@each(
+    "failure, outcomes",
+    [(None, ["Paid 5."]), (TimeoutError("?"), [None]), (ValueError("No money."), [])],
+)
+def test_an_effect_in_the_background_ends_as_its_job_does(
+    call: Any, failure: Any, outcomes: list[Any], order: int
+) -> None:
+    store, bank = m.InMemoryEffects(), Bank(failure)
+    stack = [m.BackgroundMiddleware(), m.OnceMiddleware({"pay": "ask"}, store=store)][::order]
+    model = ScriptedChatModel([[{"name": "pay", "args": {"euros": 5}}], *["Ok."] * 3])
+    saver = InMemorySaver()
+    agent = create_agent(model, [background(bank.pay)], middleware=stack, checkpointer=saver)
+    with m.effects_of_run(store, run="1"):
+        call(agent, GO, THREAD)
+    effects = store.of_run("1")
+    assert [effect.result and effect.result.text for effect in effects] == outcomes
+    assert len(bank.paid) == 1
 
 
 def test_a_build_warns_of_a_wrong_order_and_of_hidden_errors() -> None:
