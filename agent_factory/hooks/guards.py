@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from langchain_core.messages import AnyMessage
 from langchain_core.outputs import ChatGenerationChunk
@@ -17,24 +17,18 @@ tool_guards: ContextVar[Any] = ContextVar("tool_guards", default=None)
 """Guards of the agent whose tool runs, with an `admit` as that of an agent; None without any."""
 
 
-class TextFilter(Protocol):
-    """Filter of a text that arrives in pieces."""
+PieceT = TypeVar("PieceT", contravariant=True)
+VisibleT = TypeVar("VisibleT", covariant=True)
 
-    def feed(self, piece: str) -> str:
+
+class Filter(Protocol[PieceT, VisibleT]):
+    """Filter of a text that arrives in pieces, or of a model's answer in chunks."""
+
+    def feed(self, piece: PieceT, /) -> VisibleT:
         """Add the next piece, and return what can be shown now."""
 
-    def close(self) -> str:
-        """End the text, and return the rest."""
-
-
-class AnswerFilter(Protocol):
-    """Filter of a model's answer that arrives in chunks."""
-
-    def feed(self, chunk: ChatGenerationChunk) -> Iterable[ChatGenerationChunk]:
-        """Add the next chunk, and return the chunks that can be shown now."""
-
-    def close(self) -> Iterable[ChatGenerationChunk]:
-        """End the answer, and return the rest."""
+    def close(self) -> VisibleT:
+        """End the text or the answer, and return the rest."""
 
 
 class MessageGuard(Protocol):
@@ -58,8 +52,8 @@ class MessageGuard(Protocol):
     def shown(self, value: Any) -> Any:
         """Return a value as it may be shown: a text, a message, a result or an exception."""
 
-    def text(self) -> TextFilter:
+    def text(self) -> Filter[str, str]:
         """Return a filter for a text that is shown in pieces."""
 
-    def answer(self) -> AnswerFilter:
+    def answer(self) -> Filter[ChatGenerationChunk, Iterable[ChatGenerationChunk]]:
         """Return a filter for an answer that is shown in chunks."""

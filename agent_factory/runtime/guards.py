@@ -17,10 +17,11 @@ from agent_factory.runtime.views import Views
 from agent_factory.state.history import last_turn, unanswered_calls, without_records
 from agent_factory.state.schema import REFUSAL
 from agent_factory.state.updates import pairs_of_result
-from agent_factory.topology.model import MODEL
+from agent_factory.topology.model import MODEL, Phase
 from agent_factory.upstream import is_json_overwrite, read_keys
 
 MESSAGES = "messages"
+_BEFORE = (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)
 
 
 class Guards:
@@ -44,8 +45,7 @@ class Guards:
         """Return the input of a run as it may be stored and shown, and the error it causes."""
         if isinstance(input, list | tuple):  # of Commands
             parts = [*map(self.admit, input)]
-            errors = [error for _, error in parts if error is not None]
-            return [part for part, _ in parts], next(iter(errors), None)
+            return [part for part, _ in parts], next((e for _, e in parts if e is not None), None)
         if isinstance(input, Command):
             return self._command(input)
         if isinstance(input, Mapping):
@@ -72,16 +72,16 @@ class Guards:
             for updates in supersteps
         ]
 
-    def result(self, result: Any, follows: str = "") -> Any:
+    def result(self, result: Any, phase: Phase | None = None) -> Any:
         """Return the result of a node as it may be stored: updates and commands.
 
-        An error is raised, or noted for the next node if the model or a hook before it `follows`.
+        An error is raised; that of a hook by the next node, if the model is to be asked.
         """
         result, error = self.admit(result)
         if error is None:
             return result
-        pairs = pairs_of_result(result) or []
-        if not follows or (dict(pairs).get("jump_to") or follows) != MODEL:
+        pairs = phase and pairs_of_result(result) or []
+        if (dict(pairs).get("jump_to") or (phase in _BEFORE and MODEL)) != MODEL:
             raise error
         return Command(update=[*pairs, (REFUSAL, error)])
 
@@ -112,13 +112,10 @@ class Guards:
 
     def _value(self, value: Any) -> tuple[Any, Exception | None]:
         """Return what is written to the messages as it may be stored; itself if nothing changes."""
-        if isinstance(value, Overwrite):
-            new, error = self._value(value.value)
-            return (value if new is value.value else Overwrite(new)), error
-        if is_json_overwrite(value):
-            key = "__overwrite__" if "__overwrite__" in value else "value"
-            new, error = self._value(value.get(key))
-            return (value if new is value.get(key) else {**value, key: new}), error
+        if (is_object := isinstance(value, Overwrite)) or is_json_overwrite(value):
+            old = value.value if is_object else value.get("__overwrite__", value.get("value"))
+            new, error = self._value(old)
+            return (value if new is old else Overwrite(new)), error
         if value is None:
             return value, None
         originals: Sequence[Any] = value if isinstance(value, list) else [value]

@@ -105,9 +105,8 @@ class HookNode(Runnable[State, object]):
         self._drops_keys = isinstance(bound.owner, LangChainAdapter) and not strict
         self._dropped: set[str] = set()
         self._is_entry = self.name == plan.entry
+        self._phase = definition.phase
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
-        is_before = definition.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)
-        self._follows = "model" if is_before else "end"
         reads_reason = REASON not in self._keys
         # From the loop's entry, a jump to the model has no effect.
         if "model" in definition.can_jump_to and self.name != plan.loop_entry:
@@ -148,7 +147,7 @@ class HookNode(Runnable[State, object]):
             add_notes(error, self._context_schema)
             raise
         update = self._finish(state, result)
-        return update if self._guards is None else self._guards.result(update, self._follows)
+        return update if self._guards is None else self._guards.result(update, self._phase)
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **_: object
@@ -170,7 +169,7 @@ class HookNode(Runnable[State, object]):
             add_notes(error, self._context_schema)
             raise
         update = self._finish(state, result)
-        return update if self._guards is None else self._guards.result(update, self._follows)
+        return update if self._guards is None else self._guards.result(update, self._phase)
 
     def _skipped(self, state: State) -> object:
         """Return what to pass on if a tool has ended the run; then the hook does not run."""

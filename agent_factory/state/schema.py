@@ -302,10 +302,8 @@ def _conflict(key: str, first: _Source, second: _Source) -> SpecError:
     decides = "declare it in the schema of the agent, create_agent(state_schema=...), which decides"
     if _reducer(hints[0]) == _reducer(hints[1]):
         # A type alone changes nothing in a run, as `str | None` and `str` show.
-        reason, hint = (
-            f"is {forms}; the agent has the last one.",
-            f"Give it one type, or {decides}.",
-        )
+        reason = f"is {forms}; the agent has the last one."
+        hint = f"Give it one type, or {decides}."
         return BuildWarning(f"state key {key!r}", reason, hint, code="AF215")
     hint = f"Give it one reducer, or use two names. Or {decides}."
     return SpecError(f"state key {key!r}", f"is {forms}.", hint, code="AF115")

@@ -22,32 +22,24 @@ class EffectRuntime(ToolRuntime[Any, Any]):
 
     idempotency_key: str = ""  # of the record
     on_unknown: OnUnknown = "fail"
+    end: Callable[..., Flow[None]] | None = None  # records a result, or None and an exception
+    is_left: bool = False  # to the job of a background tool, which records how it ends
 
 
-@dataclass(slots=True)
-class OpenEffect:
-    """Effect of a call that runs. A job in the background may take it, and record how it ends."""
-
-    call: object
-    end: Callable[[object, BaseException | None], Flow[None]]  # by a result or an exception
-    is_taken: bool = False
+effect_here: ContextVar[EffectRuntime | None] = ContextVar("effect_here", default=None)
+"""Runtime of the innermost call around that is recorded."""
 
 
-open_effect: ContextVar[OpenEffect | None] = ContextVar("open_effect", default=None)
-
-
-def call_of(runtime: ToolRuntime[Any, Any]) -> object:
-    """Return what tells a call from others: its agent's namespace, and its id."""
-    return graph_namespace(runtime.config), runtime.tool_call_id
-
-
-def take_effect(runtime: ToolRuntime[Any, Any]) -> OpenEffect | None:
-    """Return the effect of a call, which its job ends; None if no effect is recorded."""
-    effect = open_effect.get()
-    if effect is None or effect.call != call_of(runtime):
+def leave_effect(runtime: ToolRuntime[Any, Any]) -> Callable[..., Flow[None]] | None:
+    """Return what records how a call ends, for its job; None if its effect is not recorded."""
+    effect = effect_here.get()
+    if effect is None or effect.tool_call_id != runtime.tool_call_id:
         return None
-    effect.is_taken = True
-    return effect
+    # An agent inside of the call may use the same id.
+    if graph_namespace(effect.config) != graph_namespace(runtime.config):
+        return None
+    effect.is_left = True
+    return effect.end
 
 
 def on_unknown(runtime: object) -> OnUnknown | None:

@@ -24,7 +24,7 @@ from agent_factory import (
     background_timeout,
     run,
 )
-from agent_factory.middleware._shared.effects import take_effect
+from agent_factory.middleware._shared.effects import leave_effect
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import mailbox_of
 from agent_factory.middleware._shared.messages import caller_of, error_result
@@ -109,13 +109,13 @@ class _Start:
             # The run was cut short before it has stored the handle, and makes the call again.
             # How the effect of the job ends is recorded elsewhere, or not known.
             if beginning == "known" or (beginning == "begun" and under_way(id) is not None):
-                take_effect(runtime)
+                leave_effect(runtime)
                 return handle
         if not begin(work, self.most):
             if store is not None:
                 yield Invoke(Called(store.drop), (id,))
             return refusal
-        attempt = replace(attempt, effect=take_effect(runtime))
+        attempt = replace(attempt, end=leave_effect(runtime))
         work.start(attempt, asynchronous=asynchronous)
         return handle
 

@@ -23,7 +23,6 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from agent_factory import Flow, Invoke, arun, run
-from agent_factory.middleware._shared.effects import OpenEffect
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called, in_thread
 from agent_factory.middleware._shared.mailbox import WAITS, Mailbox
@@ -169,7 +168,7 @@ class Attempt:
     call: dict[str, Any]  # with what the tool takes from its graph
     config: RunnableConfig
     timeout: float  # seconds; nobody waits longer for a thread, which cannot be stopped
-    effect: OpenEffect | None = None  # of the call, if it is recorded
+    end: Callable[..., Flow[None]] | None = None  # records its effect, as that of EffectRuntime
     _threads: list[Future[Any]] = field(default_factory=list)
 
     def when_over(self, function: Callable[[], object]) -> None:
@@ -207,15 +206,14 @@ class Attempt:
 
     def _call(self) -> Flow[Any]:
         """Call the tool, and record how its effect ends, also if nobody waits for that any more."""
-        result = error = None
         try:
             result = yield Invoke(self.tool, self.call, self.config)
-        except BaseException as raised:
-            error = raised
-        if self.effect is not None:
-            yield from self.effect.end(result, error)
-        if error is not None:
-            raise error
+        except BaseException as error:
+            if self.end is not None:
+                yield from self.end(None, error)
+            raise
+        if self.end is not None:
+            yield from self.end(result)
         return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final, NotRequired, cast, get_args
 
 from langchain_core.messages import ToolMessage
@@ -22,13 +23,7 @@ from agent_factory import (
     ToolGuard,
     set_reason,
 )
-from agent_factory.middleware._shared.effects import (
-    EffectRuntime,
-    OnUnknown,
-    OpenEffect,
-    call_of,
-    open_effect,
-)
+from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown, effect_here
 from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
 from agent_factory.middleware._shared.invocable import once_per_task, plain_hook
 from agent_factory.middleware._shared.messages import error_result
@@ -231,20 +226,13 @@ class OnceMiddleware(PayloadFree[OnceState]):
             # Only this attempt: what another process has started since is asked about again.
             yield from stored(store.release, earlier)
             attempt = earlier.attempt
-        fields = {"idempotency_key": effect.key, "on_unknown": policy}
+        end = partial(_end, store, effect)
+        fields = {"idempotency_key": effect.key, "on_unknown": policy, "end": end}
         # A subclass, by which tools and inner layers notice that the effect is recorded.
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
-
-        def end(result: object, error: BaseException | None = None) -> Flow[None]:
-            if error is None:
-                yield from stored(store.finish, effect, dump(result))
-            elif not outcome_unknown(error):
-                yield from stored(store.release, effect)
-
-        job = OpenEffect(call_of(runtime), end)
-        recording_of_run = effects_of_run(store, effect.run)
+        recording, announcing = effects_of_run(store, effect.run), setting(effect_here, runtime)
         try:
-            with recording_of_run, setting(open_effect, job), FailureRecorder() as recorder:
+            with recording, announcing, FailureRecorder() as recorder:
                 result = yield replace(request, runtime=runtime)
         except GeneratorExit as closed:
             # Control flow closes a flow, which cannot yield then: the store is called at once.
@@ -263,7 +251,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
             # Without a stored result, the next attempt goes by the policy.
             if outcome_unknown(failure):
                 return cast("Result", result)
-        if not job.is_taken:
+        if not runtime.is_left:
             yield from end(result)
         return cast("Result", result)
 
@@ -292,6 +280,16 @@ class OnceMiddleware(PayloadFree[OnceState]):
         answer = ToolMessage(decision["message"], tool_call_id=call["id"], name=call["name"])
         yield from stored(store.finish, earlier, dump(answer))
         return answer
+
+
+def _end(
+    store: EffectStore, effect: Effect, result: object, error: BaseException | None = None
+) -> Flow[None]:
+    """Record how an attempt ends, by its result or its exception."""
+    if error is None:
+        yield from stored(store.finish, effect, dump(result))
+    elif not outcome_unknown(error):
+        yield from stored(store.release, effect)
 
 
 def _decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
