@@ -77,12 +77,7 @@ from agent_factory.tools.registry import Toolbox, offered_names
 from agent_factory.tools.schemas import offered
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse, check_request
-from agent_factory.upstream import (
-    SCRATCHPAD,
-    construct_prompt,
-    run_identity,
-    step_and_stop,
-)
+from agent_factory.upstream import SCRATCHPAD, construct_prompt, run_identity, step_and_stop
 
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""

@@ -18,11 +18,7 @@ from inspect import iscoroutinefunction
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
-from langchain_core.callbacks import (
-    AsyncCallbackHandler,
-    BaseCallbackHandler,
-    CallbackManager,
-)
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, CallbackManager
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor, set_config_context

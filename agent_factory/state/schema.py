@@ -326,11 +326,9 @@ def _same_type(first: object, other: object) -> bool:
         return True
     # Before Python 3.14, `int | None` and `Optional[int]` have different origins.
     origins = [Union if get_origin(t) is UnionType else get_origin(t) or t for t in (first, other)]
-    if origins[0] != origins[1]:
-        return False
     arguments, others = get_args(first), get_args(other)
-    if not arguments or not others:
-        return True
+    if origins[0] != origins[1] or not (arguments and others):
+        return bool(origins[0] == origins[1])
     if origins[0] in (Union, Literal):
         return set(arguments) == set(others)
     return len(arguments) == len(others) and all(map(_same_type, arguments, others))

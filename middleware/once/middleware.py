@@ -230,9 +230,9 @@ class OnceMiddleware(PayloadFree[OnceState]):
         fields = {"idempotency_key": effect.key, "on_unknown": policy, "end": end}
         # A subclass, by which tools and inner layers notice that the effect is recorded.
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
-        recording, announcing = effects_of_run(store, effect.run), setting(effect_here, runtime)
+        run_effects, call_effect = effects_of_run(store, effect.run), setting(effect_here, runtime)
         try:
-            with recording, announcing, FailureRecorder() as recorder:
+            with run_effects, call_effect, FailureRecorder() as recorder:
                 result = yield replace(request, runtime=runtime)
         except GeneratorExit as closed:
             # Control flow closes a flow, which cannot yield then: the store is called at once.
