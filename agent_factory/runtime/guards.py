@@ -80,7 +80,7 @@ class Guards:
         result, error = self.admit(result)
         if error is None:
             return result
-        pairs = phase and pairs_of_result(result) or []
+        pairs = (phase and pairs_of_result(result)) or []
         if (dict(pairs).get("jump_to") or (phase in _BEFORE and MODEL)) != MODEL:
             raise error
         return Command(update=[*pairs, (REFUSAL, error)])

@@ -32,14 +32,14 @@ effect_here: ContextVar[EffectRuntime | None] = ContextVar("effect_here", defaul
 
 def leave_effect(runtime: ToolRuntime[Any, Any]) -> Callable[..., Flow[None]] | None:
     """Return what records how a call ends, for its job; None if its effect is not recorded."""
-    effect = effect_here.get()
-    if effect is None or effect.tool_call_id != runtime.tool_call_id:
-        return None
-    # An agent inside of the call may use the same id.
-    if graph_namespace(effect.config) != graph_namespace(runtime.config):
+    if (effect := effect_here.get()) is None or _place(effect) != _place(runtime):
         return None
     effect.is_left = True
     return effect.end
+
+
+def _place(runtime: ToolRuntime[Any, Any]) -> object:
+    return graph_namespace(runtime.config), runtime.tool_call_id
 
 
 def on_unknown(runtime: object) -> OnUnknown | None:

@@ -13,7 +13,7 @@ earlier checkpoint does not have it, just as it does not have later messages of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -23,7 +23,9 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
-from langgraph.runtime import ExecutionInfo
+from langgraph.config import get_config
+from langgraph.prebuilt import ToolRuntime
+from langgraph.runtime import Runtime
 
 from agent_factory import Flow, Invoke, Sleep
 from agent_factory.hooks.guards import tool_guards
@@ -247,14 +249,10 @@ class Unseen:
         return [entry for entry in self.here if entry.kind == kind]
 
 
-def unseen(
-    config: RunnableConfig,
-    info: ExecutionInfo | None,
-    read_ids: Collection[str],
-    kinds: Collection[str],
-) -> Flow[Unseen]:
-    """Return the entries of some kinds that the agent of a node has not read."""
-    ids, of_run = frozenset(read_ids), _mailbox.get()
+def unseen(state: Any, runtime: Runtime[Any] | ToolRuntime[Any, Any], *kinds: str) -> Flow[Unseen]:
+    """Return the entries of some kinds that the agent of a hook or of a tool has not read."""
+    config = runtime.config if isinstance(runtime, ToolRuntime) else get_config()
+    ids, of_run = frozenset(state.get(STEERING_READ) or ()), _mailbox.get()
     thread = config.get("configurable", {}).get("thread_id")
     # An agent inside, or one that a tool runs on another thread, has another mailbox.
     if of_run is not None and not graph_namespace(config) and thread == of_run.thread:
@@ -262,7 +260,7 @@ def unseen(
         sent = enumerate(messages.items() if "steer" in kinds else ())
         return Unseen([Entry(id, "steer", n, "", m) for n, (id, m) in sent if id not in ids])
     mailbox = mailbox_of(config)
-    if mailbox is None or info is None:
+    if mailbox is None or (info := runtime.execution_info) is None:
         return Unseen()
     entries = (yield from mailbox.entries()) or ()
     new = [entry for entry in entries if entry.kind in kinds and entry.id not in ids]

@@ -28,13 +28,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.middleware._shared.invocable import Called, Update, flow_hook, tool_of
-from agent_factory.middleware._shared.mailbox import (
-    READERS,
-    STEERING_READ,
-    Entry,
-    mailbox_of,
-    unseen,
-)
+from agent_factory.middleware._shared.mailbox import READERS, mailbox_of, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
@@ -160,7 +154,7 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
             return None
         while True:
             # Messages of people come first: SteeringMiddleware goes on with them, or ends the run.
-            if (yield from _sent(state, config, runtime)):
+            if (yield from unseen(state, runtime, "steer", "follow_up", "cancel")).here:
                 return None
             if (yield from _ended(state, config)):
                 set_reason("background work has ended")
@@ -178,8 +172,7 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
         marks = [message.additional_kwargs.get("lc_source") for message in state["messages"][-1:]]
         cancelled = marks == ["steering"]
         if not cancelled:
-            sent = yield from _sent(state, get_config(), runtime)
-            cancelled = any(entry.kind == "cancel" for entry in sent)
+            cancelled = bool((yield from unseen(state, runtime, "cancel")).here)
         for id, job in jobs.items() if cancelled else ():
             work = under_way(id) if is_own(job) else None
             if work is not None and work.cancel():
@@ -220,13 +213,6 @@ def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
         if message is not None:
             ended[id] = message
     return ended
-
-
-def _sent(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Flow[Sequence[Entry]]:
-    """Return what people have sent to the agent, and what SteeringMiddleware has not read."""
-    read_ids = state.get(STEERING_READ) or ()
-    kinds = ("steer", "follow_up", "cancel")
-    return (yield from unseen(config, runtime.execution_info, read_ids, kinds)).here
 
 
 # Tools

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from threading import Lock
 from typing import Any
 
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import Generation, LLMResult
+from langchain_core.runnables import Runnable
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Send
+from pydantic import BaseModel
 
 from agent_factory.middleware._shared.redaction import (
     PIIDetectionError,
@@ -23,6 +23,8 @@ from agent_factory.middleware._shared.redaction import (
 )
 
 from .messages import AnswerStream, Guard, TextStream, has_role, redact_message, redact_value
+
+_ITERABLES = (list, tuple, set, frozenset)
 
 _REMEMBERED = 1_000_000
 """Characters to remember of texts that were redacted and are not yet marked in their thread."""
@@ -159,21 +161,21 @@ class ThreadGuard:
             return self._shown_message(value)
         if isinstance(value, BaseException):
             return self._shown_error(value)
-        if isinstance(value, list | tuple):
+        if isinstance(value, bytes):
+            text = value.decode(errors=(escape := "surrogateescape"))
+            return value if (new := self.shown(text)) == text else new.encode(errors=escape)
+        if isinstance(value, _ITERABLES):
             return self._shown_items(value)
         if isinstance(value, Mapping):
             # The keys of arguments may hold data, too.
             shown, items = self.shown, value.items()
             new = {shown(k) if isinstance(k, str) else k: shown(v) for k, v in items}
             return value if new == value else new
-        if isinstance(value, Document):
-            return self._with_fields(value, ("page_content", "metadata"))
-        if isinstance(value, Generation):
-            return self._with_fields(value, ("message", "text"))
-        if isinstance(value, LLMResult):
-            return self._with_fields(value, ("generations",))
         if isinstance(value, Send):
             return self._with_fields(value, ("arg",))
+        # Such as a Document, a Generation or an LLMResult. Models and tools have no data.
+        if isinstance(value, BaseModel) and not isinstance(value, Runnable):
+            return self._with_fields(value, [name for name, _ in value])
         if is_dataclass(value) and not isinstance(value, type):
             return self._with_fields(value, [f.name for f in fields(value)])
         return value
@@ -195,10 +197,9 @@ class ThreadGuard:
         new = [self.shown(item) for item in values]
         if all(item is old for item, old in zip(new, values, strict=True)):
             return values
-        if isinstance(values, list):
-            return new
+        kind = next(kind for kind in _ITERABLES if isinstance(values, kind))
         # A named tuple takes its fields one by one.
-        return type(values)(*new) if hasattr(values, "_fields") else tuple(new)
+        return type(values)(*new) if hasattr(values, "_fields") else kind(new)
 
     def _with_fields(self, value: Any, names: Iterable[str]) -> Any:
         """Return a copy of an object in which these attributes are as they may be shown."""
@@ -209,7 +210,9 @@ class ThreadGuard:
                 changes[name] = after
         if not changes:
             return value
-        result = value.model_copy() if hasattr(value, "model_copy") else copy(value)
+        if isinstance(value, BaseModel):
+            return value.model_copy(update=changes)
+        result = copy(value)
         for name, attribute in changes.items():
             object.__setattr__(result, name, attribute)
         return result

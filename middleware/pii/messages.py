@@ -331,22 +331,17 @@ class TextStream:
         return self._rule.apply(text)
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerFlow:
-    """Flow that redacts an answer, whole or chunk by chunk."""
-
-    guard: Guard
-
-    def __call__(self) -> Flow[None]:
-        stream = AnswerStream(self.guard)
-        while (message := (yield NextChunk())) is not None:
-            if not isinstance(message, AIMessageChunk):
-                yield self.guard.redact_name(self.guard.redact_answer(message))
-                return
-            for part in stream.feed(ChatGenerationChunk(message=message)):
-                yield part.message
-        for part in stream.close():
+def redact_answer(guard: Guard) -> Flow[None]:
+    """Redact an answer, whole or chunk by chunk."""
+    stream = AnswerStream(guard)
+    while (message := (yield NextChunk())) is not None:
+        if not isinstance(message, AIMessageChunk):
+            yield guard.redact_name(guard.redact_answer(message))
+            return
+        for part in stream.feed(ChatGenerationChunk(message=message)):
             yield part.message
+    for part in stream.close():
+        yield part.message
 
 
 class AnswerStream:

@@ -30,7 +30,7 @@ from agent_factory.middleware._shared.redaction import DetectorLike, PIIMatch, R
 
 from .events import event_redaction
 from .guard import RuleWithMemory, ThreadGuard
-from .messages import AnswerFlow, Guard, has_role, redact_value
+from .messages import Guard, has_role, redact_answer, redact_value
 
 
 class PIIState(AgentState):
@@ -205,8 +205,9 @@ class PIIMiddleware(PayloadFree[PIIState]):
         by_tool = getattr(request.response_format, "by_tool", request.response_format)
         output_tools = frozenset(getattr(by_tool, "bindings", ()) if self.apply_to_output else ())
         guard = replace(self._answers, calls=output_tools)
-        flow = partial(stream_through, flow=AnswerFlow(guard), cache_key=repr(guard))
-        response = yield request.wrapped(flow)
+        flow = partial(redact_answer, guard)
+        redaction = partial(stream_through, flow=flow, cache_key=repr(guard))
+        response = yield request.wrapped(redaction)
         return replace(response, result=[guard.redact_output(m) for m in response.result])
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:

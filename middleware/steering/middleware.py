@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NotRequired
 
 from langchain_core.messages import HumanMessage, ToolMessage
-from langgraph.config import get_config
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -121,7 +120,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
 
         A message that a fork would not read must not wait in it.
         """
-        entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
+        entries = yield from unseen(state, runtime, "steer", "follow_up", "cancel")
         info = runtime.execution_info
         # The first checkpoint of a run holds its input.
         begin = info.checkpoint_id if info else ""
@@ -132,7 +131,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
         """Add the messages that wait, or end a run that was cancelled."""
-        entries = yield from _waiting(state, runtime, "steer", "cancel")
+        entries = yield from unseen(state, runtime, "steer", "cancel")
         if cancellations := entries.of("cancel"):
             set_reason("the run was cancelled")
             end = final_message("the run was cancelled", source="steering")
@@ -152,7 +151,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
         """Call the model again at the end of a run: for a message, or for a follow-up."""
         if not ends_run(state):
             return None
-        entries = yield from _waiting(state, runtime, "steer", "follow_up", "cancel")
+        entries = yield from unseen(state, runtime, "steer", "follow_up", "cancel")
         if entries.of("cancel"):
             return None
         # It came while the model gave its last answer. The hook before the model reads it.
@@ -168,9 +167,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Answer the call of a run that was cancelled; its tool does not run."""
-        runtime, read_ids = request.runtime, request.state.get(STEERING_READ) or ()
-        kinds: tuple[Kind] = ("cancel",)
-        entries = yield from unseen(runtime.config, runtime.execution_info, read_ids, kinds)
+        entries = yield from unseen(request.state, request.runtime, "cancel")
         if entries.of("cancel"):
             set_reason("the run was cancelled")
             return error_result(request.tool_call, CANCELLED)
@@ -207,17 +204,12 @@ async def aunread(runtime: ToolRuntime[Any, Any]) -> Unread:
 
 
 def _look(runtime: ToolRuntime[Any, Any]) -> Flow[Unread]:
-    info, read_ids = runtime.execution_info, runtime.state.get(STEERING_READ) or ()
-    entries = yield from unseen(runtime.config, info, read_ids, ("steer", "follow_up", "cancel"))
+    entries = yield from unseen(runtime.state, runtime, "steer", "follow_up", "cancel")
     return Unread(
         messages=tuple(_messages(entries.of("steer"))),
         follow_ups=tuple(_messages(entries.of("follow_up"))),
         cancelled=bool(entries.of("cancel")),
     )
-
-
-def _waiting(state: SteeringState, runtime: Runtime[Any], *kinds: Kind) -> Flow[Unseen]:
-    return unseen(get_config(), runtime.execution_info, state.get(STEERING_READ) or (), kinds)
 
 
 def _noted(state: SteeringState, entries: Sequence[Entry], unseen: Unseen) -> Update:

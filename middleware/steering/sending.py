@@ -109,26 +109,19 @@ def cancel(agent: object, config: RunnableConfig) -> None:
         ArgumentError: The agent has no SteeringMiddleware.
         NoThread: As `steer`.
     """
-    run(_post(agent, config, "cancel"))
+    run(_send(agent, config, "cancel"))
 
 
 async def acancel(agent: object, config: RunnableConfig) -> None:
     """Async variant of `cancel`."""
-    await arun(_post(agent, config, "cancel"))
+    await arun(_send(agent, config, "cancel"))
 
 
-def _send(agent: object, config: RunnableConfig, kind: Kind, message: object) -> Flow[str]:
-    if isinstance(message, str):
-        message = HumanMessage(message)
-    if not isinstance(message, HumanMessage):
+def _send(agent: object, config: RunnableConfig, kind: Kind, content: Any = None) -> Flow[str]:
+    message = HumanMessage(content) if isinstance(content, str) else content
+    if kind != "cancel" and not isinstance(message, HumanMessage):
         reason = f"must be a string or a HumanMessage, got {describe(message)}."
         raise ArgumentError("message", reason, 'Pass "..." or HumanMessage([...]).')
-    return (yield from _post(agent, config, kind, message))
-
-
-def _post(
-    agent: object, config: RunnableConfig, kind: Kind, message: HumanMessage | None = None
-) -> Flow[str]:
     mailbox, checkpoint_id = _mailbox(agent, config)
     checkpoint = yield from mailbox.checkpoint(checkpoint_id, WAITS)
     if checkpoint is None:
