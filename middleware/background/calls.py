@@ -106,8 +106,8 @@ class _Start:
             beginning = yield Invoke(Called(store.begin), (id, lost, self.most, kept_call))
             if beginning == "full":
                 return refusal
-            # The run was cut short before it has stored the handle, and makes the call again.
-            # How the effect of the job ends is recorded elsewhere, or not known.
+            # The run was cut short before it has stored the handle, and makes the call again. How
+            # the effect of its job ends is recorded elsewhere, or not known.
             if beginning == "known" or (beginning == "begun" and under_way(id) is not None):
                 leave_effect(runtime)
                 return handle
@@ -115,8 +115,7 @@ class _Start:
             if store is not None:
                 yield Invoke(Called(store.drop), (id,))
             return refusal
-        attempt = replace(attempt, end=leave_effect(runtime))
-        work.start(attempt, asynchronous=asynchronous)
+        work.start(replace(attempt, end=leave_effect(runtime)), asynchronous=asynchronous)
         return handle
 
 

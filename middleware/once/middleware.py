@@ -203,9 +203,8 @@ class OnceMiddleware(PayloadFree[OnceState]):
         policy = self.effects.get(call["name"], self.default)
         recording = recording_here.get()
         store = self.store or (recording and recording.store)
-        run = recording and recording.run
-        if run is None:
-            run = run_id(configurable_of(request).get("thread_id"), request.state)
+        thread = configurable_of(request).get("thread_id")
+        run = (recording and recording.run) or run_id(thread, request.state)
         if policy is None:
             # The effects of a subagent belong to this run.
             with effects_of_run(store, run) if store else nullcontext():
@@ -248,10 +247,8 @@ class OnceMiddleware(PayloadFree[OnceState]):
         # A layer further in may have reported an exception to the model.
         if (failure := recorder.errors.get(call["id"])) is not None:
             record_failure(call["id"], failure)
-            # Without a stored result, the next attempt goes by the policy.
-            if outcome_unknown(failure):
-                return cast("Result", result)
-        if not runtime.is_left:
+        # Without a stored result, the next attempt goes by the policy.
+        if not runtime.is_left and not (failure and outcome_unknown(failure)):
             yield from end(result)
         return cast("Result", result)
 

@@ -19,7 +19,6 @@ from agent_factory.middleware._shared.redaction import (
     PIIDetectionError,
     PIIMatch,
     RedactionRule,
-    Strategy,
 )
 
 from .messages import AnswerStream, Guard, TextStream, has_role, redact_message, redact_value
@@ -45,10 +44,6 @@ class RuleWithMemory:
 
     def __repr__(self) -> str:
         return repr(self.rule)  # the key of a cache has it
-
-    @property
-    def strategy(self) -> Strategy:
-        return self.rule.strategy
 
     def find(self, text: str) -> list[PIIMatch]:
         """Return the matches in a text; none in one that it has returned."""
@@ -92,7 +87,7 @@ class ThreadGuard:
         self._users, self._results = users, results
         # An error in place of an event would end the run, so views are redacted in any case.
         self._shown_rule: Any = rule
-        if rule.strategy == "block":
+        if rule.rule.strategy == "block":
             self._shown_rule = RuleWithMemory(replace(rule.rule, strategy="redact"))
         self.shown_answers = Guard(self._shown_rule, text=True, all_calls=True)
         # What a tool shows is a result in the making, or what the model of a subagent writes.
@@ -115,7 +110,7 @@ class ThreadGuard:
 
     def admit(self, messages: Sequence[AnyMessage]) -> tuple[Sequence[AnyMessage], Any]:
         """Return the messages with the data redacted; with "block", also the error for it."""
-        if self._rule.strategy != "block":
+        if self._rule.rule.strategy != "block":
             return [self.redacted(message) for message in messages], None
         matches: list[PIIMatch] = []
         # The data is not stored all the same, so that the next run is not blocked by it.
@@ -187,11 +182,7 @@ class ThreadGuard:
         if isinstance(message, AIMessage):
             return self.shown_answers.redact_answer(message)
         message = redact_message(message, self._shown_rule.apply)
-        if isinstance(message, ToolMessage) and message.artifact is not None:
-            artifact = self.shown(message.artifact)
-            if artifact is not message.artifact:
-                message = message.model_copy(update={"artifact": artifact})
-        return message
+        return self._with_fields(message, ["artifact"] * isinstance(message, ToolMessage))
 
     def _shown_items(self, values: Any) -> Any:
         new = [self.shown(item) for item in values]
@@ -203,11 +194,8 @@ class ThreadGuard:
 
     def _with_fields(self, value: Any, names: Iterable[str]) -> Any:
         """Return a copy of an object in which these attributes are as they may be shown."""
-        changes = {}
-        for name in names:
-            before = getattr(value, name, None)
-            if (after := self.shown(before)) is not before:
-                changes[name] = after
+        pairs = [(name, getattr(value, name, None)) for name in names]
+        changes = {name: new for name, old in pairs if (new := self.shown(old)) is not old}
         if not changes:
             return value
         if isinstance(value, BaseModel):
@@ -237,8 +225,7 @@ class _CollectingRule:
     """Rule that redacts where another one blocks, and notes the matches."""
 
     def __init__(self, rule: RuleWithMemory, redacting: Any, matches: list[PIIMatch]) -> None:
-        self.rule, self.strategy = rule.rule, "redact"
-        self._rule, self._redacting, self._matches = rule, redacting, matches
+        self.rule, self._rule, self._redacting, self._matches = rule.rule, rule, redacting, matches
 
     def apply(self, text: str) -> str:
         self._matches.extend(self._rule.find(text))
