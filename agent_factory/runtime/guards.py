@@ -59,7 +59,7 @@ class Guards:
                 input = input.model_copy(update={MESSAGES: value})
         return input, error
 
-    def raise_refusal(self, config: RunnableConfig) -> None:
+    def raise_refusal(self, config: Any) -> None:
         """Raise the error that the input of the run, or the hook before, has caused."""
         error = config["configurable"].get(REFUSAL) or read_keys(config, [REFUSAL]).get(REFUSAL)
         if error is not None:

@@ -175,7 +175,7 @@ class ThreadGuard:
             return self._with_fields(value, [f.name for f in fields(value)])
         return value
 
-    def _shown_message(self, message: BaseMessage) -> BaseMessage:
+    def _shown_message(self, message: BaseMessage) -> Any:
         if not self._shows_all:
             guarded = self._users and has_role(message, HumanMessage)
             return redact_message(message, self._shown_rule.apply) if guarded else message

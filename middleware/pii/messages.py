@@ -117,7 +117,7 @@ def map_text(
     }
 
 
-def has_role(message: BaseMessage, kind: type[BaseMessage]) -> bool:
+def has_role(message: Any, kind: type[BaseMessage]) -> bool:
     """Return True if a message is of a class, or of another one in the role of that class.
 
     The result of a background tool is a message of a user, too: a client may have written its mark.

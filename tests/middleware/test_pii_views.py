@@ -33,6 +33,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
+from samples import Contact
 from tables import each
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
@@ -198,14 +199,15 @@ class Recorder(BaseCallbackHandler):
         self.events.append(("error", error))
 
 
-def test_a_tool_works_with_the_data_and_shows_none(call: Any) -> None:
+@each("form", [lambda to: {"to": to}, lambda to: {to}, str.encode, lambda to: Contact(mail=to)])
+def test_a_tool_works_with_the_data_and_shows_none(call: Any, form: Any) -> None:
     got: list[str] = []
 
     @tool(response_format="content_and_artifact")
     def send(to: str, runtime: ToolRuntime) -> Any:
         """Send."""
         got.append(to)
-        return f"sent to {to}", {"to": to}
+        return f"sent to {to}", form(to)
 
     handler = Recorder()
     model = ScriptedChatModel([asks("send", to="ada@x.org"), "ok"])
@@ -216,9 +218,9 @@ def test_a_tool_works_with_the_data_and_shows_none(call: Any) -> None:
     (_, (text, inputs)), (_, output) = handler.events
     assert inputs == {"to": MARK}
     assert "ada@" not in text
-    assert (output.content, output.artifact) == (f"sent to {MARK}", {"to": MARK})
+    assert (output.content, output.artifact) == (f"sent to {MARK}", form(MARK))
     assert messages[2].content == f"sent to {MARK}"
-    assert messages[2].artifact == {"to": "ada@x.org"}, "no model reads an artifact"
+    assert messages[2].artifact == form("ada@x.org"), "no model reads an artifact"
 
 
 class Missing(Exception):
