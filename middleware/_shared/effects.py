@@ -39,7 +39,9 @@ def leave_effect(runtime: ToolRuntime[Any, Any]) -> Callable[..., Flow[None]] | 
 
 
 def _place(runtime: ToolRuntime[Any, Any]) -> object:
-    return graph_namespace(runtime.config), runtime.tool_call_id
+    # A job is a thread by itself, and models give ids again.
+    thread = (runtime.config.get("configurable") or {}).get("thread_id")
+    return thread, graph_namespace(runtime.config), runtime.tool_call_id
 
 
 def on_unknown(runtime: object) -> OnUnknown | None:

@@ -28,7 +28,6 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 
 from agent_factory import Flow, Invoke, Sleep
-from agent_factory.hooks.guards import tool_guards
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.types import graph_namespace, saver_of, setting, stores_at_exit
 
@@ -94,7 +93,6 @@ class Mailbox:
     saver: BaseCheckpointSaver[Any]
     thread: str
     agent: str = ""  # its namespace in the thread; empty for the outermost graph
-    guards: Any = None  # what `admit` of the agent, or of its guards, refuses is not stored
 
     @property
     def _place(self) -> dict[str, str]:
@@ -130,11 +128,6 @@ class Mailbox:
         self, kind: str, after: str, message: HumanMessage | None = None, id: str = ""
     ) -> Flow[str]:
         """Add an entry, and return its id: a new one, or `id`, which no other entry may have."""
-        if message is not None and self.guards is not None:
-            admitted, error = self.guards.admit({"messages": [message]})
-            if error is not None:
-                raise error
-            (message,) = admitted["messages"]
         place = self._place
         if (entries := (yield from self.entries())) is None:
             # Several senders may do this at once: they store the same.
@@ -182,7 +175,15 @@ def mailbox_of(config: RunnableConfig) -> Mailbox | None:
     if (saver := saver_of(config)) is None:
         return None
     namespace = "|".join(graph_namespace(config))
-    return Mailbox(saver, str(config["configurable"]["thread_id"]), namespace, tool_guards.get())
+    return Mailbox(saver, str(config["configurable"]["thread_id"]), namespace)
+
+
+def admitted(guards: Any, message: HumanMessage) -> tuple[HumanMessage, Exception | None]:
+    """Return a message as an agent, or its guards, let it be stored, and the error that it causes."""
+    if guards is None:
+        return message, None
+    update, error = guards.admit({"messages": [message]})
+    return update["messages"][0], error
 
 
 class RunMailbox(Protocol):

@@ -24,6 +24,7 @@ from agent_factory import (
     background_timeout,
     run,
 )
+from agent_factory.hooks.guards import tool_guards
 from agent_factory.middleware._shared.effects import leave_effect
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import mailbox_of
@@ -93,7 +94,8 @@ class _Start:
         thread = runtime.config.get("configurable", {}).get("thread_id")
         # An agent inside of another one, which has the same thread, counts its jobs apart.
         place = (thread or self.owner, "|".join(graph_namespace(runtime.config)))
-        work = Work(id, job, place, mailbox_of(runtime.config) if store is None else store)
+        target = mailbox_of(runtime.config) if store is None else store
+        work = Work(id, job, place, target, guards=tool_guards.get())
         attempt = attempt_of(work, self.tool, call, runtime.config, runtime, timeout)
         message = ToolMessage(_STARTED.format(id=id), name=asked["name"], tool_call_id=asked["id"])
         handle: Command[Any] = Command(update={"messages": [message], JOBS_KEY: {id: job}})

@@ -108,7 +108,7 @@ def repeat_job(
         if (effect := call.get("effects", {}).get(name)) is not None:
             key, policy = effect
             args[name] = EffectRuntime(**vars(new_runtime), idempotency_key=key, on_unknown=policy)
-    work = Work(id, call["job"], (jobs.thread, ""), jobs, attempt, is_repeated=True)
+    work = Work(id, call["job"], (jobs.thread, ""), jobs, attempt, agent, is_repeated=True)
     new_call = {**tool_call, "args": args}
     new_attempt = attempt_of(work, tool, new_call, config, runtime, timeout)
     begin(work, sys.maxsize)

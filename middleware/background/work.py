@@ -25,7 +25,7 @@ from langgraph.types import Command
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called, in_thread
-from agent_factory.middleware._shared.mailbox import WAITS, Mailbox
+from agent_factory.middleware._shared.mailbox import WAITS, Mailbox, admitted
 from agent_factory.prebuilt.subagent import RESUMED_THREAD
 from agent_factory.types import detached, needs_task
 
@@ -50,6 +50,7 @@ class Work:
     place: object  # the agent and the thread whose jobs are counted together
     target: Mailbox | JobStore | None  # of the result; without a saver, it stays in memory
     attempt: int = 1  # how often the job was begun, this time included
+    guards: Any = None  # of the agent: what they remove from the result is stored nowhere
     is_repeated: bool = False  # the job begins again elsewhere if its event loop ends
     progress: Any = None  # what the tool has written last
     is_settled: bool = False  # it is known how the job has ended; what comes later does not count
@@ -120,7 +121,11 @@ class Work:
             attempt.when_over(partial(discard, self))
 
     def deliver(self, message: HumanMessage) -> Flow[None]:
-        """Put the message of an ended job where its agent reads it."""
+        """Put the message of an ended job where its agent reads it; if it is blocked, the error."""
+        message, error = admitted(self.guards, message)
+        if error is not None:
+            failure = message_of(self.id, self.job, "failed", format_error(error))
+            message, _ = admitted(self.guards, failure)
         if (store := self._store) is not None:
             # It alone decides whether a job has ended or is lost, so no other place has the result.
             yield Invoke(Called(store.end), (self.id, message, self.attempt))

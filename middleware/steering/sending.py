@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from agent_factory import Flow, arun, run
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.middleware._shared.mailbox import STEERING_READ, WAITS, Mailbox
+from agent_factory.middleware._shared.mailbox import STEERING_READ, WAITS, Mailbox, admitted
 from agent_factory.review import NoThread
 from agent_factory.review.steps import thread_config
 
@@ -131,7 +131,18 @@ def _send(agent: object, config: RunnableConfig, kind: Kind, content: Any = None
             f"does not exist: the checkpointer has no checkpoint{where} of it.",
             "Check the config, or start the thread with invoke().",
         )
+    if message is not None:
+        message, error = admitted(_reader(agent, mailbox.agent), message)
+        if error is not None:
+            raise error
     return (yield from mailbox.post(kind, checkpoint.checkpoint["id"], message))
+
+
+def _reader(graph: Any, namespace: str) -> Any:
+    """Return the agent that reads a mailbox; None if the graph does not know it."""
+    if path := "|".join(part.partition(":")[0] for part in namespace.split("|") if part):
+        graph = dict(graph.get_subgraphs(namespace=path, recurse=True)).get(path)
+    return graph if hasattr(graph, "admit") else None
 
 
 def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
@@ -151,9 +162,5 @@ def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
             f"must have a saver as its checkpointer, got {describe(saver)}.",
             "Pass the graph around the agent, whose saver it uses.",
         )
-    reader = agent
-    if path := "|".join(part.partition(":")[0] for part in namespace.split("|") if part):
-        reader = dict(agent.get_subgraphs(namespace=path, recurse=True)).get(path)
-    guards = reader if hasattr(reader, "admit") else None  # a graph has none
-    mailbox = Mailbox(saver, str(configurable["thread_id"]), namespace, guards)
+    mailbox = Mailbox(saver, str(configurable["thread_id"]), namespace)
     return mailbox, configurable.get("checkpoint_id") or ""

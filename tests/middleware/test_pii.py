@@ -28,13 +28,19 @@ from agent_factory import (
     ModelResponse,
     TurnError,
     after_model,
+    background,
     before_agent,
     before_model,
     create_agent,
     plan_agent,
     wrap_model_call,
 )
-from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
+from agent_factory.middleware import (
+    BackgroundMiddleware,
+    HumanInTheLoopMiddleware,
+    PIIDetectionError,
+    PIIMiddleware,
+)
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from samples import Contact
@@ -337,6 +343,22 @@ def test_a_blocked_message_of_a_hook_ends_one_run(call: Any, phase: Any, fused: 
         call(agent, hello("hi"), ONE)
     call(agent, hello("Well?"), ONE)
     assert seen(model)[-2:] == [MARK, "Well?"]
+    assert "ada@" not in f"{saver.storage}{saver.blobs}{saver.writes}"
+
+
+def test_a_job_whose_result_is_blocked_fails(call: Any) -> None:
+    def look_up() -> str:
+        """Look up."""
+        return "ada@x.org"
+
+    stack: Any = [BackgroundMiddleware(), PIIMiddleware("email", strategy="block")]
+    model = ScriptedChatModel([[{"name": "look_up", "args": {}}], *["a"] * 2])
+    saver = InMemorySaver()
+    agent = create_agent(model, [background(look_up)], middleware=stack, checkpointer=saver)
+    call(agent, hello("hi"), ONE)
+    (result,) = [m.text for m in agent.get_state(ONE).values["messages"] if m.name == "background"]
+    assert "has failed" in result
+    assert "the strategy is 'block'" in result
     assert "ada@" not in f"{saver.storage}{saver.blobs}{saver.writes}"
 
 

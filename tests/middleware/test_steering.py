@@ -500,7 +500,7 @@ def test_an_agent_that_is_a_node_is_steered_through_the_graph_around_it() -> Non
         assert "ada@" not in str(graph.checkpointer.writes)
         return "done"
 
-    stack = [SteeringMiddleware(), PIIMiddleware("email")]
+    stack: Any = [SteeringMiddleware(), PIIMiddleware("email")]
     agent = create_agent(ScriptedChatModel([answer, "again"]), middleware=stack)
     builder = StateGraph(MessagesState)
     builder.add_node("agent", agent)
