@@ -179,8 +179,8 @@ def mailbox_of(config: RunnableConfig) -> Mailbox | None:
 
 
 def admitted(guards: Any, message: HumanMessage) -> tuple[HumanMessage, Exception | None]:
-    """Return a message as an agent, or its guards, let it be stored, and the error that it causes."""
-    if guards is None:
+    """Return a message as an agent or its guards let it be stored, and the error that it causes."""
+    if not hasattr(guards, "admit"):  # such as a graph around agents
         return message, None
     update, error = guards.admit({"messages": [message]})
     return update["messages"][0], error

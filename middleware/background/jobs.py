@@ -16,9 +16,6 @@ from agent_factory.middleware._shared.effects import OnUnknown
 from agent_factory.middleware._shared.errors import UNKNOWN_OUTCOME
 from agent_factory.middleware._shared.mailbox import BACKGROUND
 
-SOURCE: Final = BACKGROUND
-"""Kind of the entries of a mailbox, and mark of the messages."""
-
 _TOKEN: Final = uuid4().hex
 """Differs from that of an earlier process with the same number."""
 
@@ -138,6 +135,7 @@ the user:]
         content = [{"type": "text", "text": head}, *content]
     else:
         content = f"{head}\n{content}" if content else head
-    kwargs = {"lc_source": SOURCE, "background": {"id": id, "tool": job["tool"], "ending": ending}}
+    about = {"id": id, "tool": job["tool"], "ending": ending}
+    kwargs = {"lc_source": BACKGROUND, BACKGROUND: about}
     # Providers take results of tools only next to their calls, and these have a result: the handle.
-    return HumanMessage(content, id=id, name=SOURCE, additional_kwargs=kwargs)
+    return HumanMessage(content, id=id, name=BACKGROUND, additional_kwargs=kwargs)

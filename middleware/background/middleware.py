@@ -28,13 +28,13 @@ from agent_factory import (
 )
 from agent_factory.errors import BuildWarning, SpecError
 from agent_factory.middleware._shared.invocable import Called, Update, flow_hook, tool_of
-from agent_factory.middleware._shared.mailbox import READERS, mailbox_of, unseen
+from agent_factory.middleware._shared.mailbox import BACKGROUND, READERS, mailbox_of, unseen
 from agent_factory.middleware._shared.messages import ends_run, last_turn, unanswered
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_bool, check_call, check_count
 
 from .calls import JOBS_KEY, starting
-from .jobs import SOURCE, BackgroundJob, Jobs, is_alive, is_own, merge_jobs, message_of
+from .jobs import BackgroundJob, Jobs, is_alive, is_own, merge_jobs, message_of
 from .store import store_of
 from .work import letter, under_way
 
@@ -201,7 +201,7 @@ def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
     works = {id: under_way(id) for id, job in jobs.items() if is_own(job)}
     mailbox = mailbox_of(config)
     entries = (yield from mailbox.entries()) if mailbox else None
-    messages = {entry.id: entry.message for entry in entries or () if entry.kind == SOURCE}
+    messages = {entry.id: entry.message for entry in entries or () if entry.kind == BACKGROUND}
     ended: dict[str, HumanMessage] = {}
     for id, job in jobs.items():
         message = letter(id) or messages.get(id)

@@ -25,11 +25,11 @@ from langgraph.types import Command
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called, in_thread
-from agent_factory.middleware._shared.mailbox import WAITS, Mailbox, admitted
+from agent_factory.middleware._shared.mailbox import BACKGROUND, WAITS, Mailbox, admitted
 from agent_factory.prebuilt.subagent import RESUMED_THREAD
 from agent_factory.types import detached, needs_task
 
-from .jobs import SOURCE, BackgroundJob, Ending, message_of
+from .jobs import BackgroundJob, Ending, message_of
 from .store import JobStore
 
 _MOST_LETTERS: Final = 1024
@@ -102,9 +102,9 @@ class Work:
         try:
             if asynchronous:
                 self._loop = asyncio.get_running_loop()
-                self._task = self._loop.create_task(arun(flow), name=f"{SOURCE} {self.id}")
+                self._task = self._loop.create_task(arun(flow), name=f"{BACKGROUND} {self.id}")
             else:
-                in_thread(lambda: run(flow), SOURCE)
+                in_thread(lambda: run(flow), BACKGROUND)
         except BaseException:
             discard(self)
             raise
@@ -115,8 +115,7 @@ class Work:
             is_cut_short = self._task is not None and self._task.cancelling() > 0
             # Its event loop ends with the worker: the job is left to the next one.
             if not (self.is_repeated and is_cut_short) and self.settle():
-                message = message_of(self.id, self.job, ending, content)
-                yield from self.deliver(message)
+                yield from self.deliver(message_of(self.id, self.job, ending, content))
         finally:
             attempt.when_over(partial(discard, self))
 
@@ -135,7 +134,7 @@ class Work:
             # A thread that was deleted meanwhile keeps nothing of the job. One that has just begun
             # is stored while its first step runs.
             if isinstance(mailbox, Mailbox) and (yield from mailbox.checkpoint("", WAITS)):
-                yield from mailbox.post(SOURCE, "", message, self.id)
+                yield from mailbox.post(BACKGROUND, "", message, self.id)
                 is_stored = True
         except Exception:
             # The saver is closed, or lets only others write. The result does not depend on it.
@@ -205,7 +204,7 @@ class Attempt:
             return ("timed out", "") if limit.expired() else _failure(error)
 
     def _in_thread(self) -> Future[Any]:
-        work = in_thread(lambda: run(self._call()), SOURCE)
+        work = in_thread(lambda: run(self._call()), BACKGROUND)
         self._threads.append(work)
         return work
 
@@ -233,7 +232,7 @@ def attempt_of(
     """Return the call of a job as a run by itself, which takes so many seconds at most."""
     # The streams of the run end with it, so what the tool writes is kept as progress.
     inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
-    thread = config.get("configurable", {}).get("thread_id") or SOURCE
+    thread = config.get("configurable", {}).get("thread_id") or BACKGROUND
     own_config = detached(config, f"{thread}:{work.id}", inner)
     callbacks: Any = own_config["callbacks"]
     callbacks.add_handler(Stop(work))

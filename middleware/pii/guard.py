@@ -97,11 +97,6 @@ class ThreadGuard:
 
     def covers(self, message: BaseMessage) -> bool:
         """Return True if the guard redacts anything of a message."""
-        kind = type(message)
-        if kind is AIMessage:
-            return self._answers is not None
-        if kind is ToolMessage:
-            return self._results
         return (
             (self._users and has_role(message, HumanMessage))
             or (self._results and has_role(message, ToolMessage))

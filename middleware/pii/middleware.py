@@ -195,9 +195,9 @@ class PIIMiddleware(PayloadFree[PIIState]):
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         marks = cast("PIIState", request.state).get("pii_looked_at", {})
         if self.name not in marks:  # as in `before_model`
-            messages = list(map(self.message_guard.redacted, request.messages))
-            if any(new is not old for new, old in zip(messages, request.messages, strict=True)):
-                request = request.override(messages=messages)
+            request = request.override(
+                messages=[*map(self.message_guard.redacted, request.messages)]
+            )
         if not self._guards_answers:
             response: ModelResponse = yield request
             return response

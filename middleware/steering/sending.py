@@ -117,7 +117,7 @@ async def acancel(agent: object, config: RunnableConfig) -> None:
     await arun(_send(agent, config, "cancel"))
 
 
-def _send(agent: object, config: RunnableConfig, kind: Kind, content: Any = None) -> Flow[str]:
+def _send(agent: Any, config: RunnableConfig, kind: Kind, content: Any = None) -> Flow[str]:
     message = HumanMessage(content) if isinstance(content, str) else content
     if kind != "cancel" and not isinstance(message, HumanMessage):
         reason = f"must be a string or a HumanMessage, got {describe(message)}."
@@ -132,17 +132,12 @@ def _send(agent: object, config: RunnableConfig, kind: Kind, content: Any = None
             "Check the config, or start the thread with invoke().",
         )
     if message is not None:
-        message, error = admitted(_reader(agent, mailbox.agent), message)
+        path = "|".join(part.partition(":")[0] for part in mailbox.agent.split("|"))
+        graphs = dict(agent.get_subgraphs(namespace=path, recurse=True)) if path else {"": agent}
+        message, error = admitted(graphs.get(path), message)
         if error is not None:
             raise error
     return (yield from mailbox.post(kind, checkpoint.checkpoint["id"], message))
-
-
-def _reader(graph: Any, namespace: str) -> Any:
-    """Return the agent that reads a mailbox; None if the graph does not know it."""
-    if path := "|".join(part.partition(":")[0] for part in namespace.split("|") if part):
-        graph = dict(graph.get_subgraphs(namespace=path, recurse=True)).get(path)
-    return graph if hasattr(graph, "admit") else None
 
 
 def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:

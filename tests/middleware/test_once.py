@@ -401,10 +401,12 @@ def test_an_effect_in_the_background_ends_as_its_job_does(
     call: Any, failure: Any, outcomes: list[Any], order: int
 ) -> None:
     store, bank = m.InMemoryEffects(), Bank(failure)
-    stack = [m.BackgroundMiddleware(), m.OnceMiddleware({"pay": "ask"}, store=store)][::order]
+    stack: Any = [m.BackgroundMiddleware(), m.OnceMiddleware({"pay": "ask"}, store=store)]
     model = ScriptedChatModel([[{"name": "pay", "args": {"euros": 5}}], *["Ok."] * 3])
     saver = InMemorySaver()
-    agent = create_agent(model, [background(bank.pay)], middleware=stack, checkpointer=saver)
+    agent = create_agent(
+        model, [background(bank.pay)], middleware=stack[::order], checkpointer=saver
+    )
     with m.effects_of_run(store, run="1"):
         call(agent, GO, THREAD)
     effects = store.of_run("1")

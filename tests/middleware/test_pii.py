@@ -329,7 +329,6 @@ def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(call: Any) -
 @each("fused", [True, False])
 @each("phase", [before_agent, before_model, after_model])
 def test_a_blocked_message_of_a_hook_ends_one_run(call: Any, phase: Any, fused: bool) -> None:
-    @phase(can_jump_to=["model"])
     def reads_a_mailbox(state: Any, runtime: Any) -> Any:
         if MARK in [message.text for message in state["messages"]]:
             return None
@@ -337,7 +336,8 @@ def test_a_blocked_message_of_a_hook_ends_one_run(call: Any, phase: Any, fused: 
         return {"messages": [HumanMessage("ada@x.org")], **jump}
 
     model, saver = ScriptedChatModel(["a"] * 2), InMemorySaver()
-    stack = [reads_a_mailbox, PIIMiddleware("email", strategy="block")]
+    reader = phase(can_jump_to=["model"])(reads_a_mailbox)
+    stack = [reader, PIIMiddleware("email", strategy="block")]
     agent = create_agent(model, middleware=stack, checkpointer=saver, fused=fused)
     with pytest.raises(PIIDetectionError):
         call(agent, hello("hi"), ONE)
