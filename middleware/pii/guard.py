@@ -24,7 +24,6 @@ from agent_factory.middleware._shared.redaction import (
 from .messages import AnswerStream, Guard, TextStream, has_role, redact_message, redact_value
 
 _ITERABLES = (list, tuple, set, frozenset)
-
 _REMEMBERED = 1_000_000
 """Characters to remember of texts that were redacted and are not yet marked in their thread."""
 

@@ -195,9 +195,8 @@ class PIIMiddleware(PayloadFree[PIIState]):
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         marks = cast("PIIState", request.state).get("pii_looked_at", {})
         if self.name not in marks:  # as in `before_model`
-            request = request.override(
-                messages=[*map(self.message_guard.redacted, request.messages)]
-            )
+            messages = [*map(self.message_guard.redacted, request.messages)]
+            request = request.override(messages=messages)
         if not self._guards_answers:
             response: ModelResponse = yield request
             return response
