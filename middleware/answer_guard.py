@@ -6,7 +6,7 @@ from an answer without content, only a sign that the provider gives counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -150,6 +150,8 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
         check_count("max_retries", max_retries, required=True)
         check_choice("on_cut", on_cut, ("shorten", "continue"))
         check_choice("on_failure", on_failure, ("answer", "error"))
+        if on_cut == "continue":  # data may begin in one part and end in the next
+            self.ordering = replace(self.ordering, after=("PIIMiddleware",))
         self.max_retries = max_retries
         self.most_attempts = 1 + max_retries
         self.on_cut, self.on_failure, self.keep_failed = on_cut, on_failure, keep_failed

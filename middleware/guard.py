@@ -41,7 +41,7 @@ from agent_factory import (
     stream_through,
 )
 
-from ._shared.checked_messages import GuardRecord, RequestCheck, remember, result_tool
+from ._shared.checked_messages import GuardRecord, RequestCheck, key_of, remember, result_tool
 from ._shared.errors import format_error, is_async
 from ._shared.invocable import in_thread
 from ._shared.judge import ContentJudge
@@ -191,8 +191,9 @@ class GuardMiddleware(PayloadFree[AgentState]):
         is_judge = isinstance(self._check.source, ContentJudge)
         self._action: Literal["judge", "check"] = "judge" if is_judge else "check"
         retries = ("ModelRetryMiddleware", "ModelFallbackMiddleware", "ToolRetryMiddleware")
-        # What they make a result is checked in time, but would be streamed before.
+        # They join answers; the results that they make would be streamed unchecked.
         makers = ("ToolErrorMiddleware", "LLMToolEmulator") if on == "result" else ()
+        makers = ("AnswerGuardMiddleware",) if on == "answer" else makers
         reads = _READS[on]
         sent = reads if is_judge else ()
         self.ordering = Ordering(before=(*retries, *makers), reads=reads, sends_to_model=sent)
@@ -305,14 +306,11 @@ class GuardMiddleware(PayloadFree[AgentState]):
             if inspection.objection is None or error.ai_message is None:
                 raise
             response = ModelResponse([error.ai_message])
-        # A layer further in may have added results of calls.
         answers = [message for message in response.result if isinstance(message, AIMessage)]
-        if inspection.objection is None and not inspection.messages:
-            # Another layer has answered.
-            for message in answers:
+        for message in answers:
+            # A layer further in may have answered itself, or changed or joined answers.
+            if inspection.objection is None and _content_key(message) not in inspection.passed:
                 inspection.objection = yield Invoke(self._check, message)
-                if inspection.objection is not None:
-                    break
         if inspection.objection is None:
             return response
         ended = self._ended(inspection.objection, inspection.messages)
@@ -393,14 +391,15 @@ class _Inspection:
 
     def __init__(self, check: _Check, text: Callable[[str], str]) -> None:
         self._check, self._text = check, text
-        self.messages: list[AIMessage] = []
+        self.messages: list[AIMessage] = []  # of all attempts
+        self.passed: set[str] = set()
         self.objection: str | None = None
 
     def checked(self) -> Flow[None]:
         held: list[AIMessage] = []
         while (message := (yield NextChunk())) is not None:
             held.append(message)
-        self.messages = held
+        self.messages += held
         if not held:  # LangChain raises an error for an answer without chunks
             return
         # Whole answers are not chunks, and chunks add up: the check gets one message in both cases.
@@ -408,6 +407,7 @@ class _Inspection:
         whole = add_ai_message_chunks(*chunks) if chunks else held[0]
         self.objection = yield Invoke(self._check, whole)
         if self.objection is None:
+            self.passed.add(_content_key(whole))
             yield from held
         else:
             # Without the position, LangChain adds an empty chunk under another id.
@@ -457,6 +457,11 @@ class _Check:
         if isinstance(error, TimeoutError):
             return f"the check took longer than {self._timeout:g} seconds."
         return f"it could not be checked ({format_error(error)})."
+
+
+def _content_key(answer: AIMessage) -> str:
+    # Ids and names are given to an answer later.
+    return key_of(answer.model_copy(update={"id": None, "name": None}))
 
 
 def _error(what: str, tool: str, reason: str) -> str:

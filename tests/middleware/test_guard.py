@@ -21,7 +21,15 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from pydantic import Field
 
-from agent_factory import AgentMiddleware, Flow, ModelRequest, NextChunk, create_agent
+from agent_factory import (
+    AgentMiddleware,
+    Flow,
+    ModelRequest,
+    NextChunk,
+    create_agent,
+    warnings_of,
+    wrap_model_call,
+)
 from agent_factory import middleware as m
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
@@ -417,15 +425,40 @@ def test_calls_of_an_answer_that_is_stopped_do_not_run_and_its_usage_is_kept(cal
     assert (record["fault"], record["usage_metadata"]["total_tokens"]) == ("blocked", 15)
 
 
-def test_the_answer_of_another_layer_is_checked(call: Any) -> None:
-    class Cached(AgentMiddleware):
-        def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
-            yield from ()
-            return AIMessage("bad")
+def test_the_answer_that_leaves_is_checked_once_whatever_layers_make_of_it(call: Any) -> None:
+    checked: list[str] = []
 
-    guard = m.GuardMiddleware(lambda message: "It is bad.", on="answer")
-    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard, Cached()])
-    assert last_text(call(agent, ASK)) == NO
+    def check(message: AIMessage) -> str | None:
+        checked.append(message.text)
+        return "It is bad." if "bad" in message.text else None
+
+    def cached(request: ModelRequest[Any]) -> Flow[Any]:
+        yield from ()
+        return AIMessage("bad")
+
+    def signed(request: ModelRequest[Any]) -> Flow[Any]:
+        response = yield request
+        return AIMessage(f"{response.result[0].text}d")
+
+    def left(request: ModelRequest[Any]) -> Flow[Any]:
+        return (yield request)
+
+    joined = m.AnswerGuardMiddleware(on_cut="continue")
+    cut = AIMessage("ba", response_metadata={"finish_reason": "length"}, usage_metadata=TOKENS)
+    for inner, checks, text in (
+        (wrap_model_call(cached), ["bad"], NO),
+        (wrap_model_call(signed), ["ba", "bad"], NO),
+        (joined, ["ba", "d", "bad"], NO),
+        (wrap_model_call(left), ["ba"], "ba"),
+    ):
+        guard, model = m.GuardMiddleware(check, on="answer"), ScriptedChatModel([cut, "d"])
+        agent = create_agent(model, middleware=[guard, inner], name="clerk", strict=True)
+        assert last_text(call(agent, ASK)) == text
+        assert checked == checks
+        checked.clear()
+    for inner in (guard, m.PIIMiddleware("email")):
+        agent = create_agent(model, middleware=[joined, inner])
+        assert [warning.code for warning in warnings_of(agent)] == ["AF204"]
 
 
 @each("on", ["messages", "answer"])
