@@ -59,8 +59,6 @@ DEFAULT_ANSWER: Final = "I cannot help with that."
 
 _SOURCE = "guard"
 
-_NOTICE: Final = "[This message was blocked.]"
-
 _READS = {
     "messages": ("user_messages", "tool_results"),
     "answer": ("answers", "tool_calls"),
@@ -215,7 +213,8 @@ class GuardMiddleware(PayloadFree[AgentState]):
         if self.on == "answer":
             return (yield from self._answered(request))
         covered = self._covered(request.messages)
-        check = RequestCheck(request, self.name, covered, self._checked, self._notice)
+        notice = _notice if self.on == "result" else None
+        check = RequestCheck(request, self.name, covered, self._checked, notice)
         if self.on == "result":
             for message in check.unchecked:
                 if objection := (yield Invoke(self._check, message)):
@@ -278,12 +277,6 @@ class GuardMiddleware(PayloadFree[AgentState]):
             if self.tool_names is None or not names or names & self.tool_names:
                 covered.append(message)
         return covered
-
-    def _notice(self, message: AnyMessage, reason: str) -> str:
-        """Return the text that the model reads in place of a blocked message."""
-        if self.on == "messages":
-            return _NOTICE
-        return _error("result", result_tool(message) or "a tool", reason)
 
     def _decided(self, subject: Any, gate: _Gate | None = None) -> Flow[None]:
         """Check something while a call works; raise the objection, which ends the call."""
@@ -462,6 +455,10 @@ class _Check:
 def _content_key(answer: AIMessage) -> str:
     # Ids and names are given to an answer later.
     return key_of(answer.model_copy(update={"id": None, "name": None}))
+
+
+def _notice(message: AnyMessage, reason: str) -> str:
+    return _error("result", result_tool(message) or "a tool", reason)
 
 
 def _error(what: str, tool: str, reason: str) -> str:

@@ -38,6 +38,7 @@ from agent_factory import (
     set_reason,
 )
 
+from ._shared.checked_messages import readable_messages
 from ._shared.invocable import Called, tool_of
 from ._shared.messages import is_cleared, mark_in
 from ._shared.models import with_update
@@ -342,7 +343,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
         block: int | None = None,
     ) -> Flow[tuple[object, dict[str, object]]]:
         """A part of a message's text, and where it begins and ends."""
-        messages = runtime.state.get("messages", ())
+        messages = readable_messages(runtime.state)
         message = find_message(messages, id)
         content: object = None
         if message is not None:

@@ -8,9 +8,9 @@ are checked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Final
 from uuid import uuid4
 
@@ -21,6 +21,8 @@ from agent_factory import ModelCallResult, ModelRequest, ModelResponse
 
 from .mailbox import BACKGROUND
 from .models import with_update
+
+_NOTICE: Final = "[This message was blocked.]"
 
 _MOST_KEYS: Final = 10_000
 
@@ -37,7 +39,8 @@ class RequestCheck:
     """Check of the messages of one request that a guard covers.
 
     The memory has the keys of messages that were checked in this process. `notice` returns the text
-    in place of a blocked message, for the message and the reason. `unchecked` is left to check.
+    in place of a blocked message, for the message and the reason; None stands for the usual text.
+    `unchecked` is left to check.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class RequestCheck:
         name: str,
         covered: Sequence[AnyMessage],
         memory: dict[str, None],
-        notice: Callable[[AnyMessage, str], str],
+        notice: Callable[[AnyMessage, str], str] | None,
     ) -> None:
         state: Any = request.state
         self._request, self._name, self._memory, self._notice = request, name, memory, notice
@@ -75,8 +78,11 @@ class RequestCheck:
         """Note the result of a check."""
         if objection is None:
             remember(self._memory, messages)
-        else:
-            self._blocked |= {key_of(message): objection for message in messages}
+            return
+        # The thread may have a longer form of a message that a layer has shortened.
+        ids, thread = {m.id for m in messages if m.id}, self._request.state.get("messages", ())
+        versions = chain(messages, (message for message in thread if message.id in ids))
+        self._blocked |= {key_of(message): objection for message in versions}
 
     def allowed(self) -> ModelRequest[Any]:
         """Return the request with a notice in place of each blocked message."""
@@ -120,14 +126,27 @@ class RequestCheck:
         return with_update(self._request, response, update)
 
     def _replaced(self, message: AnyMessage, key: str) -> AnyMessage:
-        text, kwargs = self._notice(message, self._blocked[key]), {"lc_source": "guard"}
-        if isinstance(message, ToolMessage):
-            call, name = message.tool_call_id, message.name
-            return ToolMessage(text, tool_call_id=call, name=name, status="error", id=message.id)
-        if result_tool(message) is not None:  # stays a result
-            return message.model_copy(update={"content": text})
-        kind = type(message) if isinstance(message, AIMessage | SystemMessage) else HumanMessage
-        return kind(text, id=message.id, additional_kwargs=kwargs)
+        reason = self._blocked[key]
+        return _with_notice(message, self._notice(message, reason) if self._notice else _NOTICE)
+
+
+def readable_messages(state: Mapping[str, Any]) -> Sequence[AnyMessage]:
+    """Return the messages of a thread, with a notice in place of each that a guard has blocked."""
+    messages: Sequence[AnyMessage] = state.get("messages", ())
+    records: Iterable[GuardRecord] = (state.get("guard_records") or {}).values()
+    if not (blocked := {key for record in records for key in record["blocked"]}):
+        return messages
+    return [_with_notice(m, _NOTICE) if key_of(m) in blocked else m for m in messages]
+
+
+def _with_notice(message: AnyMessage, text: str) -> AnyMessage:
+    if isinstance(message, ToolMessage):
+        call, name = message.tool_call_id, message.name
+        return ToolMessage(text, tool_call_id=call, name=name, status="error", id=message.id)
+    if result_tool(message) is not None:  # stays a result
+        return message.model_copy(update={"content": text})
+    kind = type(message) if isinstance(message, AIMessage | SystemMessage) else HumanMessage
+    return kind(text, id=message.id, additional_kwargs={"lc_source": "guard"})
 
 
 def result_tool(message: AnyMessage) -> str | None:

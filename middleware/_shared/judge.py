@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from agent_factory import Flow, Invoke, ToolCallRequest
 from agent_factory.errors import sentence
 
+from .checked_messages import readable_messages
 from .errors import format_error
 from .models import given_model, is_decision_model, quiet
 from .structured import structured_answer, structured_model
@@ -221,9 +222,8 @@ def outcomes_of(criteria: object) -> Mapping[str, Any]:
 def document_of(request: ToolCallRequest) -> dict[str, object]:
     """Document for a chat model to judge."""
     call = request.tool_call
-    messages: Sequence[AnyMessage] = request.state.get("messages", ())
     conversation = []
-    for message in messages[-_MAX_MESSAGES:]:
+    for message in readable_messages(request.state)[-_MAX_MESSAGES:]:
         text = render(message)
         author = _AUTHORS.get(message.type, message.type)
         if is_from_middleware(message):
@@ -241,13 +241,12 @@ def document_of(request: ToolCallRequest) -> dict[str, object]:
 
 def state_of(request: ToolCallRequest) -> dict[str, object]:
     """State for a decision model to judge."""
-    messages: Sequence[AnyMessage] = request.state.get("messages", ())
     return {
         "messages": [
             {"type": "middleware", "content": message.text}
             if is_from_middleware(message)
             else message
-            for message in messages[-_MAX_MESSAGES:]
+            for message in readable_messages(request.state)[-_MAX_MESSAGES:]
         ],
         "tool_call": {key: request.tool_call[key] for key in ("id", "name", "args")},
         "tool_description": request.tool.description if request.tool else None,

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from decision_models import ScriptedDecisionModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -352,6 +353,27 @@ def test_no_door_leads_past_a_guard(call: Any, guard: str) -> None:
         if leaks or any(faults):
             errors[name] = leaks, faults
     assert errors == {}
+
+
+def test_no_judge_and_no_tool_reads_what_was_blocked(call: Any) -> None:
+    """Nor a part of it: of a message, and of the beginning of a result."""
+    chat = ScriptedChatModel(['{"reason": "ok", "probability": 0}'] * 9)
+    decides = ScriptedDecisionModel(answers=[0.0] * 9)
+    offload = m.ToolResultOffloadMiddleware(threshold=100, preview=60)
+    judges = [
+        m.AutoModeMiddleware(classifier=decides),
+        m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("*", "judge"), judge=chat)),
+    ]
+    half = TEXT.index(MARK) + 4
+    parts = [{"id": id, "start": at, "length": half} for id in ("#1", "#5") for at in (0, half)]
+    pages = [call_of("recall", n, **part) for n, part in enumerate([*parts, {"id": "list"}], 2)]
+    scene = Scene(call, lambda: [m.GuardMiddleware(objection, when="before"), *judges], TEXT * 9)
+    scene.build(FETCH, pages, outside=[offload], tools=[fetch_of(scene)])
+    for message in (TEXT, "What is new?", "And?"):
+        scene.run(message)
+    requests = repr([scene.requests, chat.requests[1:], decides.requests[1:]])
+    assert [part for part in (TEXT[:20], MARK[4:]) if part in requests] == []
+    assert (len(scene.requests), len(chat.requests), len(decides.requests)) == (3, 6, 6)
 
 
 def test_what_passes_is_checked_once(call: Any) -> None:
