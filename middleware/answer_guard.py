@@ -135,7 +135,7 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
     """
 
     guard_settings = ("on_failure",)
-    ordering = Ordering(before=("ModelRetryMiddleware",), reads=("answers",))
+    ordering = Ordering(("ModelRetryMiddleware",), ("GuardMiddleware",), reads=("answers",))
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
         check_choice("on_cut", on_cut, ("shorten", "continue"))
         check_choice("on_failure", on_failure, ("answer", "error"))
         if on_cut == "continue":  # data may begin in one part and end in the next
-            self.ordering = replace(self.ordering, after=("PIIMiddleware",))
+            self.ordering = replace(self.ordering, after=("GuardMiddleware", "PIIMiddleware"))
         self.max_retries = max_retries
         self.most_attempts = 1 + max_retries
         self.on_cut, self.on_failure, self.keep_failed = on_cut, on_failure, keep_failed

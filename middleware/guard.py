@@ -45,7 +45,7 @@ from ._shared.checked_messages import GuardRecord, RequestCheck, key_of, remembe
 from ._shared.errors import format_error, is_async
 from ._shared.invocable import in_thread
 from ._shared.judge import ContentJudge
-from ._shared.messages import calls_of_results, error_result, results_in, tool_names
+from ._shared.messages import calls_of_results, error_result, messages_of, tool_names
 from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, check_number, check_string
 
@@ -90,17 +90,18 @@ class GuardMiddleware(PayloadFree[AgentState]):
       the model are not among them, unless somebody else has sent or changed them.
     - "answer": the model's answer, an AIMessage, with its tool calls.
     - "call": a tool call, a dict with `name`, `args` and `id`.
-    - "result": the result of a tool call, a ToolMessage; of a background tool, the message with
-      the result. All other results are checked before the model reads them.
+    - "result": the result of a tool call, a ToolMessage, and each other message that a tool writes;
+      of a background tool, the message with the result, and its progress. All other results are
+      checked before the model reads them.
 
     With `when="beside"`, messages and calls are checked while the model or the tool works. Nothing
     leaves before the check has decided: no token is streamed, no tool call of the answer starts,
     and nothing enters the thread. If the check objects, the call is cancelled: at once in an async
     run, in a sync run at its next token or its end. With `when="before"` the call begins after the
-    check. Answers and results are always checked before they leave.
+    check. Answers are always checked before they leave, and results before they enter the thread.
 
-    A tool that is checked while it works may have had its effect, and its streams are not held
-    back. Check only tools without effects in this way.
+    A tool that is checked while it works may have had its effect, so check only tools without
+    effects in this way. The events and streams of a tool itself are never held back.
 
     After an objection to messages or an answer, the run ends with `answer`. Its `response_metadata`
     has the `reason`, and the usage of discarded answers in `failed_answers`. The messages stay
@@ -189,14 +190,11 @@ class GuardMiddleware(PayloadFree[AgentState]):
         is_judge = isinstance(self._check.source, ContentJudge)
         self._action: Literal["judge", "check"] = "judge" if is_judge else "check"
         retries = ("ModelRetryMiddleware", "ModelFallbackMiddleware", "ToolRetryMiddleware")
-        # They join answers; the results that they make would be streamed unchecked.
+        # What they make a result is checked in time, but would be streamed before.
         makers = ("ToolErrorMiddleware", "LLMToolEmulator") if on == "result" else ()
-        makers = ("AnswerGuardMiddleware",) if on == "answer" else makers
-        reads = _READS[on]
-        sent = reads if is_judge else ()
-        self.ordering = Ordering(before=(*retries, *makers), reads=reads, sends_to_model=sent)
-        unused = {"messages": ["around_tool"], "answer": ["around_tool"], "call": ["around_model"]}
-        self.unused = unused.get(on, [])
+        sent = _READS[on] if is_judge else ()
+        self.ordering = Ordering((*retries, *makers), reads=_READS[on], sends_to_model=sent)
+        self.unused = {"call": ["around_model"], "result": []}.get(on, ["around_tool"])
 
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
@@ -220,41 +218,42 @@ class GuardMiddleware(PayloadFree[AgentState]):
                 if objection := (yield Invoke(self._check, message)):
                     set_reason(f"objected: {objection}")
                 check.settle([message], objection)
-            response: ModelResponse = yield check.allowed()
-            return check.noted(response, replaces=True)
-        new, objection = check.unchecked, check.objection
+            return check.noted((yield check.allowed()))
         # One gate for each call: parallel runs of the agent share the middleware.
-        gate = _Gate()
-        if objection is None and new and self.when == "before":
-            objection = yield Invoke(self._check, new)
-            check.settle(new, objection)
-        if objection is None and (not new or self.when == "before"):
-            response = yield check.allowed()
-            return check.noted(response)
-        if objection is None:
-            held = check.allowed().wrapped(partial(stream_through, flow=gate.held))
+        new, objection, gate = check.unchecked, check.objection, _Gate()
+        response: ModelResponse | None = None
+        if objection is None and new:
             try:
-                _, response = yield Together(self._decided(new, gate), held)
+                if self.when == "before":
+                    yield from self._decided(new)
+                else:
+                    held = check.allowed().wrapped(partial(stream_through, flow=gate.held))
+                    _, response = yield Together(self._decided(new, gate), held)
             except _Objection as error:
                 objection = str(error)
             check.settle(new, objection)
-        return check.noted(response if objection is None else self._ended(objection, gate.messages))
+        if objection is not None:
+            response = self._ended(objection, gate.messages)
+        return check.noted(response or (yield check.allowed()))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the tool, if the check objects neither to the call nor to the result."""
         call: Any = request.tool_call
-        is_covered = self.tool_names is None or call["name"] in self.tool_names
+        names = {call["name"], _job_tool(request) if self.on == "result" else ""}
+        is_covered = self.tool_names is None or not self.tool_names.isdisjoint(names)
         result: ToolMessage | Command[Any]
-        if is_covered and self.on == "call":
-            try:
-                if self.when == "beside":
-                    _, result = yield Together(self._decided(call), request)
-                    return result
+        try:
+            if is_covered and self.on == "call" and self.when == "beside":
+                _, result = yield Together(self._decided(call), request)
+                return result
+            if is_covered and self.on == "call":
                 yield from self._decided(call)
-            except _Objection as error:
-                return self._refused(call, "call", str(error))
+        except _Objection as error:
+            return self._refused(call, "call", str(error))
         result = yield request
-        for message in results_in(result) if is_covered and self.on == "result" else ():
+        for message in messages_of(result) if is_covered and self.on == "result" else ():
+            if message.type == "remove" or message in request.state.get("messages", ()):
+                continue  # a handoff passes on the messages of its thread
             objection = yield Invoke(self._check, message)
             if objection is not None:
                 refusal = self._refused(call, "result", objection)
@@ -317,8 +316,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
         metadata: dict[str, Any] = {"reason": reason}
         if thrown_away:
             # The tokens were paid for. Of chunks, mostly the last one names them.
-            named = [message.usage_metadata for message in thrown_away if message.usage_metadata]
-            usage = reduce(add_usage, named) if named else None
+            usage = reduce(add_usage, filter(None, (m.usage_metadata for m in thrown_away)), None)
             record = {"fault": "blocked", "reason": reason, "usage_metadata": usage}
             metadata["failed_answers"] = [record]
         text, kwargs = self._text(reason), {"lc_source": _SOURCE}
@@ -455,6 +453,13 @@ class _Check:
 def _content_key(answer: AIMessage) -> str:
     # Ids and names are given to an answer later.
     return key_of(answer.model_copy(update={"id": None, "name": None}))
+
+
+def _job_tool(request: ToolCallRequest) -> str:
+    """Return the tool of the background job that a call names; an empty string without one."""
+    jobs: Any = request.state.get("background_jobs") or {}
+    job = jobs.get(str(request.tool_call["args"].get("id"))) or {}
+    return str(job.get("tool", ""))
 
 
 def _notice(message: AnyMessage, reason: str) -> str:

@@ -50,7 +50,7 @@ from ._shared.messages import (
     error_result,
     follows_up,
     last_turn,
-    results_in,
+    messages_of,
     unanswered,
 )
 from ._shared.models import with_update
@@ -366,8 +366,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
                 # No tool has started if the call was refused further in, or a tool ran without
                 # LangChain callbacks; then a result that is not an error counts.
                 has_run = bool(recorder.names) or not any(
-                    message.tool_call_id == call["id"] and message.status == "error"
-                    for message in results_in(result)
+                    m.type == "tool" and (m.tool_call_id, m.status) == (call["id"], "error")
+                    for m in messages_of(result)
                 )
                 return result
             except Exception:

@@ -208,8 +208,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
                     "Create the folder first."
                 )
         self.threshold, self.preview, self.place = threshold, preview, place
-        self.namespace = tuple(parts)
-        self.tool_name = tool_name
+        self.namespace, self.tool_name = tuple(parts), tool_name
         self.tools = [
             tool_of(
                 self._recall,
@@ -419,10 +418,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
 
 def _texts(content: Any) -> Iterator[str]:
     """The parts of a content that are text, or are sent as text."""
-    if isinstance(content, str):
-        yield content
-        return
-    for block in content:
+    for block in [content] if isinstance(content, str) else content:
         if isinstance(block, str):
             yield block
         elif isinstance(block.get("text"), str):

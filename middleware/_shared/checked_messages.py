@@ -39,8 +39,8 @@ class RequestCheck:
     """Check of the messages of one request that a guard covers.
 
     The memory has the keys of messages that were checked in this process. `notice` returns the text
-    in place of a blocked message, for the message and the reason; None stands for the usual text.
-    `unchecked` is left to check.
+    in place of a blocked message, also in the thread, for the message and the reason; with None the
+    model reads the usual text. `unchecked` is left to check.
     """
 
     def __init__(
@@ -101,15 +101,13 @@ class RequestCheck:
                 messages.append(self._replaced(message, key) if key else message)
         return self._request.override(messages=messages)
 
-    def noted(self, response: ModelResponse, *, replaces: bool = False) -> ModelCallResult:
-        """Return the response with the record of this check.
-
-        `replaces` says whether blocked messages are replaced in the thread, too.
-        """
+    def noted(self, response: ModelResponse) -> ModelCallResult:
+        """Return the response with the record of this check."""
         answers = [message for message in response.result if isinstance(message, AIMessage)]
         for answer in answers:
             answer.id = answer.id or str(uuid4())
-        thread = self._request.state.get("messages", ()) if replaces and self._blocked else ()
+        replaces = self._notice and self._blocked
+        thread = self._request.state.get("messages", ()) if replaces else ()
         pairs = ((message, key_of(message)) for message in thread)
         notices = {key: self._replaced(m, key) for m, key in pairs if key in self._blocked}
         remember(self._memory, notices.values())

@@ -224,10 +224,8 @@ def document_of(request: ToolCallRequest) -> dict[str, object]:
     call = request.tool_call
     conversation = []
     for message in readable_messages(request.state)[-_MAX_MESSAGES:]:
-        text = render(message)
-        author = _AUTHORS.get(message.type, message.type)
-        if is_from_middleware(message):
-            author = "middleware"
+        text, is_added = render(message), is_from_middleware(message)
+        author = "middleware" if is_added else _AUTHORS.get(message.type, message.type)
         # Only the user can ask for an action, so what the user wrote is not cut.
         if author != "user":
             text = shortened(text, _MAX_CHARACTERS, " [...]")
@@ -243,10 +241,8 @@ def state_of(request: ToolCallRequest) -> dict[str, object]:
     """State for a decision model to judge."""
     return {
         "messages": [
-            {"type": "middleware", "content": message.text}
-            if is_from_middleware(message)
-            else message
-            for message in readable_messages(request.state)[-_MAX_MESSAGES:]
+            {"type": "middleware", "content": m.text} if is_from_middleware(m) else m
+            for m in readable_messages(request.state)[-_MAX_MESSAGES:]
         ],
         "tool_call": {key: request.tool_call[key] for key in ("id", "name", "args")},
         "tool_description": request.tool.description if request.tool else None,

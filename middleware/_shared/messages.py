@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any, TypeVar
 
 from langchain_core.messages import (
@@ -13,12 +12,14 @@ from langchain_core.messages import (
     HumanMessage,
     InvalidToolCall,
     ToolMessage,
+    convert_to_messages,
 )
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory.state.history import repair, unanswered_calls
+from agent_factory.state.history import answers_of, messages_in, repair, unanswered_calls
+from agent_factory.state.history import last_turn as last_turn
 
 REASONING_BLOCKS = frozenset(
     {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "thought"}
@@ -41,10 +42,8 @@ MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 def caller_of(messages: Sequence[Any], call_id: str | None) -> AIMessage | None:
     """The message that made a call: the newest one with its id, because models give ids again."""
-    for message in reversed(messages):
-        if isinstance(message, AIMessage) and any(c["id"] == call_id for c in message.tool_calls):
-            return message
-    return None
+    answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
+    return next((m for m in answers if any(c["id"] == call_id for c in m.tool_calls)), None)
 
 
 Call = ToolCall | InvalidToolCall
@@ -159,18 +158,16 @@ def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> lis
     """
     last = messages[-1] if messages else None
     if not isinstance(last, ToolMessage):
-        kwargs = {"lc_source": source}
-        return [*messages, HumanMessage(remark, additional_kwargs=kwargs)]
+        return [*messages, HumanMessage(remark, additional_kwargs={"lc_source": source})]
     return [*messages[:-1], with_text(last, remark)]
 
 
 def with_text(message: MessageT, text: str) -> MessageT:
     """A copy of a message with a text at its end."""
-    content: object = message.content
-    if isinstance(content, list):
-        content = [*content, {"type": "text", "text": text}]
-    else:
-        content = f"{content}\n\n{text}" if content else text
+    old = message.content
+    content: object = f"{old}\n\n{text}" if old else text
+    if isinstance(old, list):
+        content = [*old, {"type": "text", "text": text}]
     return message.model_copy(update={"content": content})
 
 
@@ -186,20 +183,10 @@ def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
     return None
 
 
-def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[AnyMessage]]:
-    """The last AI message and the messages after it."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if isinstance(message, AIMessage):
-            return message, list(messages[index + 1 :])
-    return None, []
-
-
 def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[ToolCall]:
     """The calls of a message that have no result in `tail`."""
-    answered_ids = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    calls = message.tool_calls if message else []
-    return [call for call in calls if call["id"] not in answered_ids]
+    calls, answers = message.tool_calls if message else [], answers_of(tail)
+    return [call for call in calls if call["id"] not in answers]
 
 
 def follows_up(state: Mapping[str, Any]) -> bool:
@@ -212,18 +199,15 @@ def follows_up(state: Mapping[str, Any]) -> bool:
     return sources == {"background"}
 
 
-def results_in(result: object) -> list[ToolMessage]:
-    """The results in what a tool layer returns: a message, a Command, or a list of these."""
-    parts: list[Any] = []
+def messages_of(result: object) -> list[Any]:
+    """The messages in what a tool layer returns: a message, a Command, or a list of these."""
+    messages: list[Any] = []
     for part in result if isinstance(result, list) else [result]:
-        if not isinstance(part, Command):
-            parts.append(part)
-            continue
-        # LangGraph also takes an update as a list of pairs.
-        update = part.update.items() if isinstance(part.update, Mapping) else part.update or ()
-        written = (value for key, value in update if key == "messages")
-        parts += chain.from_iterable(v if isinstance(v, list) else [v] for v in written)
-    return [message for message in parts if isinstance(message, ToolMessage)]
+        messages += messages_in(part.update) if isinstance(part, Command) else [part]
+    try:
+        return convert_to_messages(messages)
+    except (KeyError, NotImplementedError, TypeError, ValueError):
+        return []  # not messages: the run itself says so
 
 
 def ends_run(state: Mapping[str, Any]) -> bool:

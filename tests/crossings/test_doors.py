@@ -224,9 +224,11 @@ def stored(scene: Scene) -> Any:
     return scene.tool(lambda: store.get(("notes",), "1").value["text"])  # type: ignore[union-attr]
 
 
-def update_of(scene: Scene) -> Any:
-    message = ToolMessage(scene.text, tool_call_id="call_1")
-    return scene.tool(lambda: Command(update={"messages": [message]}))
+def update_of(*messages: Callable[[str], Any]) -> Door:
+    """A tool writes messages to the thread, which are made of the text."""
+    return fetched(
+        lambda s: s.tool(lambda: Command(update={"messages": [make(s.text) for make in messages]}))
+    )
 
 
 CALL = AIMessage("", tool_calls=FETCH)
@@ -257,7 +259,11 @@ OF_LAYERS: dict[str, Door] = {
 RESULTS: dict[str, Door] = {
     "result": fetched(fetch_of),
     "result in blocks": fetched(lambda s: s.tool(lambda: [{"type": "text", "text": s.text}])),
-    "update of a tool": fetched(update_of),
+    "update of a tool": update_of(lambda text: ToolMessage(text, tool_call_id="call_1")),
+    "message with a result": update_of(
+        lambda _: ToolMessage("Ok.", tool_call_id="call_1"),
+        lambda text: HumanMessage(text, name="fetch"),
+    ),
     "error": fetched(fail_of, handle_tool_errors=lambda _: True),
     "error made a result outside": fetched(fail_of, outside=lambda _: [m.ToolErrorMiddleware()]),
     "emulated result": fetched(
@@ -365,7 +371,8 @@ def test_no_judge_and_no_tool_reads_what_was_blocked(call: Any) -> None:
         m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("*", "judge"), judge=chat)),
     ]
     half = TEXT.index(MARK) + 4
-    parts = [{"id": id, "start": at, "length": half} for id in ("#1", "#5") for at in (0, half)]
+    starts = product(("#1", "#5"), (0, half))
+    parts: list[Any] = [{"id": id, "start": start, "length": half} for id, start in starts]
     pages = [call_of("recall", n, **part) for n, part in enumerate([*parts, {"id": "list"}], 2)]
     scene = Scene(call, lambda: [m.GuardMiddleware(objection, when="before"), *judges], TEXT * 9)
     scene.build(FETCH, pages, outside=[offload], tools=[fetch_of(scene)])
@@ -392,7 +399,9 @@ def test_what_passes_is_checked_once(call: Any) -> None:
         scene.run("Go on.")
         thread = scene.agent.get_state(ONE).values["messages"]
         read = {key_of(m) for messages in scene.requests for m in marked(messages)}
-        results = [m for m in marked(thread) if m.type == "tool" or m.name == "background"]
+        results = [
+            m for m in marked(thread) if m.type == "tool" or m.name in ("background", "fetch")
+        ]
         if not read or checks != Counter(messages=len(read), result=len(results)):
             errors[name] = checks.copy(), read
     assert errors == {}

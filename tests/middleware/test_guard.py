@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -16,9 +17,21 @@ from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+)
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.graph import END
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.prebuilt import ToolRuntime
+from langgraph.types import Command
 from pydantic import Field
 
 from agent_factory import (
@@ -26,6 +39,7 @@ from agent_factory import (
     Flow,
     ModelRequest,
     NextChunk,
+    background,
     create_agent,
     warnings_of,
     wrap_model_call,
@@ -443,7 +457,7 @@ def test_the_answer_that_leaves_is_checked_once_whatever_layers_make_of_it(call:
     def left(request: ModelRequest[Any]) -> Flow[Any]:
         return (yield request)
 
-    joined = m.AnswerGuardMiddleware(on_cut="continue")
+    joined: Any = m.AnswerGuardMiddleware(on_cut="continue")
     cut = AIMessage("ba", response_metadata={"finish_reason": "length"}, usage_metadata=TOKENS)
     for inner, checks, text in (
         (wrap_model_call(cached), ["bad"], NO),
@@ -456,9 +470,8 @@ def test_the_answer_that_leaves_is_checked_once_whatever_layers_make_of_it(call:
         assert last_text(call(agent, ASK)) == text
         assert checked == checks
         checked.clear()
-    for inner in (guard, m.PIIMiddleware("email")):
-        agent = create_agent(model, middleware=[joined, inner])
-        assert [warning.code for warning in warnings_of(agent)] == ["AF204"]
+    agent = create_agent(model, middleware=[joined, guard, m.PIIMiddleware("email")])
+    assert [warning.code for warning in warnings_of(agent)] == ["AF204", "AF204"]
 
 
 @each("on", ["messages", "answer"])
@@ -498,6 +511,55 @@ def test_a_call_is_checked(call: Any, when: Any) -> None:
 
 
 # With other middleware
+
+
+def test_each_new_message_of_an_update_is_checked_before_the_thread_has_it(call: Any) -> None:
+    checked: list[str] = []
+    result = {"role": "tool", "content": "bad", "tool_call_id": "call_1"}
+
+    def check(message: BaseMessage) -> str | None:
+        checked.append(message.text)
+        return "It is bad." if "bad" in message.text else None
+
+    def fetch(runtime: ToolRuntime) -> Any:
+        """Fetch."""
+        messages = [RemoveMessage(REMOVE_ALL_MESSAGES), *runtime.state["messages"]]
+        return Command(update={"messages": [*messages, ("user", "good"), result]}, goto=END)
+
+    model = ScriptedChatModel([[call_of("fetch")], lambda messages: messages[-1].text])
+    guard = m.GuardMiddleware(check, on="result")
+    text = last_text(call(create_agent(model, [fetch], middleware=[guard]), ASK))
+    assert (text[:38], checked) == ("Error: the result of fetch was blocked", ["good", "bad"])
+
+
+def test_the_progress_of_a_background_tool_is_checked_as_its_result(call: Any) -> None:
+    written, asked = threading.Event(), threading.Event()
+
+    def fetch() -> str:
+        """Fetch."""
+        get_stream_writer()("bad")
+        written.set()
+        assert asked.wait(60)
+        return "fine"
+
+    def asks(messages: Sequence[BaseMessage]) -> Any:
+        assert written.wait(60)
+        [job] = re.findall(r"as (\w{8})\.", messages[-1].text)
+        return [call_of("check_background", 2, id=job)]
+
+    def reads(messages: Sequence[BaseMessage]) -> str:
+        asked.set()
+        return messages[-1].text
+
+    def check(message: BaseMessage) -> str | None:
+        return "It is bad." if "bad" in message.text else None
+
+    guard = m.GuardMiddleware(check, on="result", tools=["fetch"])
+    stack: list[Any] = [m.BackgroundMiddleware(wait=False), guard]
+    model = ScriptedChatModel([[call_of("fetch")], asks, reads])
+    agent = create_agent(model, [background(fetch)], middleware=stack, checkpointer=InMemorySaver())
+    text = last_text(call(agent, ASK, {"configurable": {"thread_id": "1"}}))
+    assert text.startswith("Error: the result of check_background was blocked: It is bad.")
 
 
 def test_retries_and_fallbacks_stay_inside_of_the_guard(call: Any) -> None:
