@@ -235,24 +235,16 @@ def ran() -> list[tuple[int, int]]:
     return []
 
 
-def agent(
-    model: Any,
-    ran: Any = None,
-    *,
-    stack: Any = (),
-    schema: Any = None,
-    decisions: Any = None,
-    **guard: Any,
-) -> Any:
+def agent(model: Any, ran: Any = None, *, stack: Any = (), schema: Any = None, **guard: Any) -> Any:
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         if ran is not None:
             ran.append((a, b))
         return a + b
 
+    log = guard.pop("log", None)
     members = [*stack, m.AnswerGuardMiddleware(**guard)]
-    options: Any = {"response_format": schema, "decisions": decisions}
-    return create_agent(model, [add], middleware=members, **options)
+    return create_agent(model, [add], middleware=members, response_format=schema, decisions=log)
 
 
 def cut(text: Any = "", *calls: Any, reason: str = "length", **fields: Any) -> AIMessage:
@@ -366,15 +358,9 @@ def test_a_refusal_is_left_to_its_own_middleware(refusal: AIMessage, call: Any) 
         (cut("Once upon a"), "Answer again, in at most half the length.]"),
         (  # also if it looks complete: integrations close the brackets of what was cut
             cut("", ADDING),
-            "with a call of add. No call of it ran. Make smaller calls: split the work over several"
-            " of them.]",
+            "add. No call of it ran. Make smaller calls: split the work over several of them.]",
         ),
-        (
-            AIMessage(
-                "", invalid_tool_calls=[BROKEN], response_metadata={"stop_reason": "max_tokens"}
-            ),
-            "with a call of add",
-        ),
+        (cut("", invalid_tool_calls=[BROKEN]), "with a call of add"),
         (cut(), "before it began. Think briefly, then answer.]"),  # only thoughts
     ],
 )
@@ -383,7 +369,7 @@ def test_the_model_and_the_log_read_what_was_cut_and_its_calls_do_not_run(
 ) -> None:
     log: list[Any] = []
     model = scripted("", bad, "It is 5.")
-    assert texts(call(agent(model, ran, decisions=log.append), GO)) == ["Go", "It is 5."]
+    assert texts(call(agent(model, ran, log=log.append), GO)) == ["Go", "It is 5."]
     assert ran == []
     assert [len(r.messages) for r in model.requests] == [1, 2, 2]  # about the last answer alone
     text = model.requests[2].messages[-1].text
@@ -427,12 +413,8 @@ def test_what_cannot_be_continued_is_asked_for_again(call: Any, ran: list[Any]) 
     found = agent(model, ran, on_cut="continue", max_retries=3)
     assert last_text(call(found, GO)) == "upon a time."
     assert ran == []
-    assert [m.text[:22] for m in model.requests[3].messages] == [
-        "Go",
-        "upon ",
-        "[Your answer was cut o",
-        "[Your last answer was ",
-    ]
+    starts = [message.text[:12] for message in model.requests[3].messages]
+    assert starts == ["Go", "upon ", "[Your answer", "[Your last a"]
 
 
 # If no answer is usable
@@ -454,26 +436,18 @@ def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Any, ran: 
 
 
 @each(
-    "step, note",
-    [
-        ("", "[The model gave no answer, 3 times in a row.]"),
-        (
-            AIMessage("", response_metadata=MALFORMED[0]),
-            "[The model made a call that could not be read, 3 times in a row.]",
-        ),
-    ],
+    "metadata, note", [({}, "gave no answer"), (MALFORMED[0], "made a call that could not be read")]
 )
-def test_a_note_says_what_was_wrong(step: Any, note: str, call: Any) -> None:
-    assert guarded(call, step, step, step).text == note
+def test_a_note_says_what_was_wrong(metadata: Any, note: str, call: Any) -> None:
+    steps = [AIMessage("", response_metadata=metadata)] * 3
+    assert guarded(call, *steps).text == f"[The model {note}, 3 times in a row.]"
 
 
 def test_an_error_can_be_raised(call: Any) -> None:
     with pytest.raises(m.UnusableAnswerError) as caught:
         guarded(call, "", cut("Once"), max_retries=1, on_failure="error")
-    assert str(caught.value).startswith(
-        "[AF355] the model: gave no usable answer: empty (no text and no calls), cut "
-        "(finish_reason: length)."
-    )
+    faults = "empty (no text and no calls), cut (finish_reason: length)."
+    assert str(caught.value).startswith(f"[AF355] the model: gave no usable answer: {faults}")
     assert caught.value.ai_message.text == "Once"
     assert [failed["fault"] for failed in caught.value.failed_answers] == ["empty", "cut"]
 

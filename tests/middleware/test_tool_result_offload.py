@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
 
-from agent_factory import AgentMiddleware, ModelRequest, create_agent, warnings_of
+from agent_factory import ModelRequest, create_agent, warnings_of, wrap_model_call
 from agent_factory.middleware import (
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -103,7 +103,8 @@ def test_any_script_costs_under_two_kilobytes(call: Call, character: str) -> Non
 
 @each("place", PLACES)
 def test_a_result_comes_back_in_pages(call: Call, place: str, tmp_path: Path) -> None:
-    pages = [recall("f", start=start, length=20_000) for start in range(0, 200_000, 20_000)]
+    # A page that is too long is cut.
+    pages = [recall("f", start=start, length=10**9) for start in range(0, 200_000, 20_000)]
     model, agent = agent_of(LARGE, [*pages, "Read."], place=place_of(place, tmp_path))
     result = call(agent, {"messages": "Fetch it"}, ONE)
     found = ""
@@ -115,12 +116,6 @@ def test_a_result_comes_back_in_pages(call: Call, place: str, tmp_path: Path) ->
     # A page is read as it is, and not offloaded in turn.
     assert "Go on with start=20000" in model.requests[2].messages[-1].text
     assert "Characters" not in last_result(result["messages"]).text
-
-
-def test_the_model_may_ask_for_a_page_that_is_too_long(call: Call) -> None:
-    _, agent = agent_of(LARGE, [recall("f", length=10**9), "ok"])
-    message = last_result(call(agent, {"messages": "Fetch it"}, ONE)["messages"])
-    assert message.artifact == {"id": "f", "start": 0, "end": 20_000, "length": 200_000}
 
 
 @settings.get_profile("costly")
@@ -198,11 +193,8 @@ def test_messages_are_listed_with_their_numbers(call: Call) -> None:
     _, agent = agent_of("short", [recall("list"), recall("#3"), recall("#2"), "ok"])
     result = call(agent, {"messages": "Fetch it"}, ONE)
     listed, third, second = [m.text for m in tool_messages(result)[1:]]
-    assert listed.split("\n")[:3] == [
-        "#1 User: Fetch it",
-        "#2 Assistant called fetch with {}",
-        "#3 Tool fetch: short",
-    ]
+    lines = "#1 User: Fetch it\n#2 Assistant called fetch with {}\n#3 Tool fetch: short\n"
+    assert listed.startswith(lines)
     assert third == "short"
     assert json.loads(second)["tool_calls"][0] == result["messages"][1].tool_calls[0]
 
@@ -360,21 +352,18 @@ def test_threads_do_not_share_what_they_store_and_the_tool_may_have_another_name
     assert item.namespace == ("mine", "results", "1")
 
 
-class Shows(AgentMiddleware[Any, Any]):
-    """Shows the model something else than what the thread holds."""
-
-    def around_model(self, request: ModelRequest[Any]) -> Any:
-        shown = [
-            m.model_copy(update={"content": "x" * 30_000}) if m.type == "tool" else m
-            for m in request.messages
-        ]
-        return (yield request.override(messages=shown))
+@wrap_model_call
+def shows(request: ModelRequest[Any]) -> Any:
+    """Show the model something else than what the thread holds."""
+    other = {"content": "x" * 30_000}
+    shown = [m.model_copy(update=other) if m.type == "tool" else m for m in request.messages]
+    return (yield request.override(messages=shown))
 
 
 def test_what_another_layer_shows_does_not_replace_the_result(call: Call, tmp_path: Path) -> None:
     offload = ToolResultOffloadMiddleware(place=tmp_path)
     model = ScriptedChatModel([FETCH, "ok"])
-    agent = create_agent(model, [fetching(LARGE)], middleware=[Shows(), offload])
+    agent = create_agent(model, [fetching(LARGE)], middleware=[shows, offload])
     result = call(agent, {"messages": "Fetch it"})
     assert last_result(model.requests[1].messages).text.startswith("xxx")
     assert last_result(result["messages"]).text == LARGE
@@ -383,10 +372,8 @@ def test_what_another_layer_shows_does_not_replace_the_result(call: Call, tmp_pa
 def test_what_is_stored_is_redacted_before(call: Call, tmp_path: Path) -> None:
     text = "ada@example.com " * 3_000
     model = ScriptedChatModel([FETCH, recall("f"), "ok"])
-    stack: list[Any] = [
-        PIIMiddleware("email", apply_to_tool_results=True),
-        ToolResultOffloadMiddleware(place=tmp_path),
-    ]
+    guard: Any = PIIMiddleware("email", apply_to_tool_results=True)
+    stack = [guard, ToolResultOffloadMiddleware(place=tmp_path)]
     agent = create_agent(model, [fetching(text)], middleware=stack)
     result = call(agent, {"messages": "Fetch it"})
     (path,) = tmp_path.iterdir()
