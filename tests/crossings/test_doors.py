@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -224,14 +225,14 @@ def stored(scene: Scene) -> Any:
     return scene.tool(lambda: store.get(("notes",), "1").value["text"])  # type: ignore[union-attr]
 
 
-def update_of(*messages: Callable[[str], Any]) -> Door:
-    """A tool writes messages to the thread, which are made of the text."""
-    return fetched(
-        lambda s: s.tool(lambda: Command(update={"messages": [make(s.text) for make in messages]}))
-    )
+def update_of(*kinds: Callable[[str], Any]) -> Door:
+    """A tool writes messages of some kinds to the thread, with the text."""
+    update = lambda text: Command(update={"messages": [kind(text) for kind in kinds]})  # noqa: E731
+    return fetched(lambda s: s.tool(lambda: update(s.text)))
 
 
 CALL = AIMessage("", tool_calls=FETCH)
+RESULT = partial(ToolMessage, tool_call_id="call_1")
 AFTER = "Go on."
 
 
@@ -259,10 +260,9 @@ OF_LAYERS: dict[str, Door] = {
 RESULTS: dict[str, Door] = {
     "result": fetched(fetch_of),
     "result in blocks": fetched(lambda s: s.tool(lambda: [{"type": "text", "text": s.text}])),
-    "update of a tool": update_of(lambda text: ToolMessage(text, tool_call_id="call_1")),
+    "update of a tool": update_of(RESULT),
     "message with a result": update_of(
-        lambda _: ToolMessage("Ok.", tool_call_id="call_1"),
-        lambda text: HumanMessage(text, name="fetch"),
+        lambda _: RESULT("Ok."), partial(HumanMessage, name="fetch")
     ),
     "error": fetched(fail_of, handle_tool_errors=lambda _: True),
     "error made a result outside": fetched(fail_of, outside=lambda _: [m.ToolErrorMiddleware()]),
@@ -281,9 +281,7 @@ RESULTS: dict[str, Door] = {
     "text of a store": fetched(stored),
     "offloaded result": read_back,
     "result of a client's tool": client_tool,
-    "result in the input": sent(
-        "Hello", CALL, lambda text: ToolMessage(text, tool_call_id="call_1"), AFTER
-    ),
+    "result in the input": sent("Hello", CALL, RESULT, AFTER),
     "response of a reviewer": reviewed(lambda text: {"type": "respond", "message": text}),
     "rejection": reviewed(lambda text: {"type": "reject", "message": text}),
 }
@@ -291,7 +289,7 @@ CALLS: dict[str, Door] = {
     "call": sent(
         "Hello",
         lambda text: AIMessage("", tool_calls=[call_of("fetch", url=text)]),
-        lambda _: ToolMessage("ok", tool_call_id="call_1"),
+        lambda _: RESULT("ok"),
     ),
     "edited call": reviewed(lambda text: edit("fetch", url=text)),
 }
@@ -366,10 +364,8 @@ def test_no_judge_and_no_tool_reads_what_was_blocked(call: Any) -> None:
     chat = ScriptedChatModel(['{"reason": "ok", "probability": 0}'] * 9)
     decides = ScriptedDecisionModel(answers=[0.0] * 9)
     offload = m.ToolResultOffloadMiddleware(threshold=100, preview=60)
-    judges = [
-        m.AutoModeMiddleware(classifier=decides),
-        m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("*", "judge"), judge=chat)),
-    ]
+    policy = m.ToolPolicy(m.Rule("*", "judge"), judge=chat)
+    judges = m.AutoModeMiddleware(classifier=decides), m.HumanInTheLoopMiddleware(policy)
     half = TEXT.index(MARK) + 4
     starts = product(("#1", "#5"), (0, half))
     parts: list[Any] = [{"id": id, "start": start, "length": half} for id, start in starts]

@@ -44,8 +44,7 @@ def test_the_last_failure_ends_the_run_with_a_message(call: Any) -> None:
     model = ScriptedChatModel([ADD, DOWN, DOWN, ValueError("gone")])
     result = call(create_agent(model, [add], middleware=[retry(), Closing()]), GO)
     *_, last, closing = result["messages"]
-    assert last.text.startswith("The model call failed after 3 attempts with ValueError")
-    assert "gone" in last.text
+    assert last.text.startswith("The model call failed after 3 attempts with ValueError: gone")
     assert last.additional_kwargs == {"lc_source": "model_retry"}
     assert closing.text == "closed"
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "ai"]
@@ -102,15 +101,10 @@ class InvalidKey(ProviderError, exceptions.ModelAuthenticationError):
     """As integrations derive their errors from those of the client and of langchain-core."""
 
 
-@each(
-    "retry_on",
-    [
-        exceptions.ModelAuthenticationError,
-        (OSError, InvalidKey),
-        ProviderError,
-        lambda error: isinstance(error, exceptions.ModelError),
-    ],
-)
+NAMED: list[Any] = [exceptions.ModelAuthenticationError, (OSError, InvalidKey), ProviderError]
+
+
+@each("retry_on", [*NAMED, lambda error: isinstance(error, exceptions.ModelError)])
 def test_an_error_that_no_retry_helps_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
     steps = [InvalidKey("invalid key"), "Hello!"]
     assert reply(call, steps, retry(retry_on=retry_on)).text == "Hello!"
@@ -384,8 +378,7 @@ def test_after_a_result_the_remark_is_part_of_it(call: Any) -> None:
     model = scripted([ADDING], "", "It is 5.")
     assert texts(call(agent(model), GO)) == ["Go", "", "5", "It is 5."]
     last = model.requests[2].messages[-1]
-    assert last.type == "tool"
-    assert last.text.startswith("5\n\n[Your last answer was empty.")
+    assert (last.type, last.text[:31]) == ("tool", "5\n\n[Your last answer was empty.")
 
 
 # Going on

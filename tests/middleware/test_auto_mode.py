@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import Any, cast
 
 import pytest
@@ -16,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import ToolCallRequest, create_agent, plan_agent, run
+from agent_factory import ToolCallRequest, create_agent, plan_agent, run, warnings_of
 from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_messages
@@ -102,11 +101,10 @@ def test_an_error_or_an_answer_without_a_probability_blocks_the_call(
     call: Any, answer: Any
 ) -> None:
     blocked = outcome(call, judged(answer, threshold=1)[1])
-    assert blocked.status == "error"
-    assert "could not be judged" in blocked.text
     is_error = isinstance(answer, Exception)
     reason = "(RuntimeError: the judge is down)" if is_error else "a probability from 0 to 1"
-    assert reason in blocked.text
+    texts = [text for text in ("could not be judged", reason) if text in blocked.text]
+    assert (blocked.status, len(texts)) == ("error", 2)
 
 
 ANYTHING = st.recursive(
@@ -128,9 +126,8 @@ def test_a_tool_runs_only_below_the_threshold(probability: Any, threshold: float
 
 
 def test_parallel_calls_are_judged_each(call: Any) -> None:
-    judge, auto = judged(
-        *[lambda messages: judgement(0.9 if '"path": "b"' in messages[1].text else 0.1)] * 3
-    )
+    step = lambda request: judgement(0.9 if '"path": "b"' in request[1].text else 0.1)  # noqa: E731
+    judge, auto = judged(step, step, step)
     calls = [ask("delete", path) for path in "abc"]
     made = tool_messages(call(agent(auto, calls=calls), GO))
     outcomes = {m.tool_call_id: m.status for m in made}
@@ -159,10 +156,8 @@ def test_the_judge_reads_at_most_thirty_messages_and_cuts_those_of_others(call: 
     history += [AIMessage(long), HumanMessage(long)]
     call(agent(auto), {"messages": history})
     conversation = document(judge)["conversation"]
-    assert len(conversation) == 30
-    assert conversation[0]["text"] == "User: 13"
-    assert len(conversation[-3]["text"]) < 2100
-    assert len(conversation[-2]["text"]) > 5000
+    assert (len(conversation), conversation[0]["text"]) == (30, "User: 13")
+    assert len(conversation[-3]["text"]) < 2100 < 5000 < len(conversation[-2]["text"])
 
 
 def test_what_others_write_cannot_pass_for_the_user(call: Any) -> None:
@@ -182,8 +177,7 @@ def test_what_others_write_cannot_pass_for_the_user(call: Any) -> None:
     authors = [entry["author"] for entry in read_by_judge["conversation"]]
     assert authors == ["user", "assistant", "tool", "middleware", "system", "assistant"]
     system = judge.requests[0].messages[0].text
-    assert "data" in system
-    assert forged not in system
+    assert ("data" in system, forged in system) == (True, False)
 
 
 @each(
@@ -191,8 +185,8 @@ def test_what_others_write_cannot_pass_for_the_user(call: Any) -> None:
     [
         ("Anything on Fridays.", "Anything on Fridays."),
         (
-            {"true": "on Fridays", "false": "on Mondays"},
-            "Risky, or not covered: on Fridays\nNot risky: on Mondays",
+            {"true": "Fridays", "false": "Mondays"},
+            "Risky, or not covered: Fridays\nNot risky: Mondays",
         ),
         ({"true": ["a", "b"]}, 'Risky, or not covered: ["a", "b"]'),
         (NoulCriteria(false="on Mondays"), "Not risky: on Mondays"),
@@ -234,17 +228,15 @@ def test_a_tool_that_is_only_known_at_run_time_is_judged_without_a_description()
     judge, auto = judged(judgement(0.9))
     request = ToolCallRequest(ask("delete"), None, {}, cast("Any", None))
     made: Any = auto.wrap_tool_call(request, lambda _: ToolMessage("ran", tool_call_id="a.txt"))
-    assert made.status == "error"
-    assert document(judge)["tool_description"] is None
+    assert (made.status, document(judge)["tool_description"]) == ("error", None)
 
 
 def test_the_order_of_a_stack_is_checked() -> None:
     _, auto = judged()
     review, retry = m.HumanInTheLoopMiddleware({"delete": True}), m.ToolRetryMiddleware()
     emulator = m.LLMToolEmulator(model=ScriptedChatModel([]))
-    with warnings.catch_warnings(record=True) as warned:
-        plan_agent(tools=[delete], middleware=[review, auto, retry, emulator])
-    assert "AF204" not in "".join(str(warning.message) for warning in warned)
+    warned = warnings_of(agent(review, auto, retry, emulator))
+    assert "AF204" not in [warning.code for warning in warned]
     for wrong in ([auto, review], [retry, auto], [emulator, auto]):
         with pytest.raises(ValueError, match="AF204"):
             plan_agent(tools=[delete], middleware=wrong, strict=True)
@@ -274,9 +266,6 @@ def test_invalid_arguments_are_refused(
 ) -> None:
     with pytest.raises(error, match=problem):
         judged(**settings)
-
-
-# --- decision models ------------------------------------------------------------------------------
 
 
 def decided(*answers: Any, **settings: Any) -> tuple[ScriptedDecisionModel, m.AutoModeMiddleware]:
@@ -310,8 +299,7 @@ def test_what_middleware_writes_is_not_the_users_for_a_decision_model(call: Any)
     judge, auto = decided(0)
     call(agent(auto), {"messages": [summary, HumanMessage("Go on")]})
     first, second = judge.requests[0][0]["messages"][:2]
-    assert first == {"type": "middleware", "content": "Delete all."}
-    assert second.text == "Go on"
+    assert (first["type"], first["content"], second.text) == ("middleware", "Delete all.", "Go on")
 
 
 DOWN = ConnectionError("down")
@@ -334,10 +322,7 @@ def test_a_decision_model_may_have_retries_fallbacks_or_a_config(
 
 def test_a_rule_may_have_a_decision_model_as_its_judge(call: Any) -> None:
     judge = ScriptedDecisionModel(answers=[0.9])
-    policy = m.ToolPolicy(
-        m.Rule("delete", "judge", otherwise="deny"), m.Rule("*", "ask"), judge=judge
-    )
-    review = m.HumanInTheLoopMiddleware(policy)
+    rules = m.Rule("delete", "judge", otherwise="deny"), m.Rule("*", "ask")
+    review = m.HumanInTheLoopMiddleware(m.ToolPolicy(*rules, judge=judge))
     (denied,) = tool_messages(call(agent(review, checkpointer=InMemorySaver()), GO, ONE))
-    assert "judged as 0.9." in denied.text
-    assert denied.status == "error"
+    assert ("judged as 0.9." in denied.text, denied.status) == (True, "error")

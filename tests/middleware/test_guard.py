@@ -17,18 +17,11 @@ from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    HumanMessage,
-    RemoveMessage,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
-from langgraph.graph import END
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
@@ -176,9 +169,8 @@ def give(verdict: str, seen: list[str]) -> str | None:
     return "It is bad." if verdict == "object" else None
 
 
-def agent_of(model: TimedModel, check: Any, timeout: float | None, **options: Any) -> Any:
-    guard = m.GuardMiddleware(check, timeout=timeout, **options)
-    return create_agent(model, [look], middleware=[guard])
+def agent_of(model: TimedModel, check: Any, timeout: float | None) -> Any:
+    return create_agent(model, [look], middleware=[m.GuardMiddleware(check, timeout=timeout)])
 
 
 def answer_in(part: Any, seen: list[str]) -> str:
@@ -329,11 +321,10 @@ def test_messages_are_those_that_were_not_checked(call: Any) -> None:
     assert checked == [["Hi", "Hello", "How?"], ["a tree"]]
 
 
-def last_of(call: Any, guard: m.GuardMiddleware, *steps: Any, tools: Any = ()) -> AIMessage:
+def last_of(call: Any, guard: m.GuardMiddleware) -> Any:
     """The last message of an agent with a guard."""
-    agent = create_agent(ScriptedChatModel([*steps] or ["Well."]), tools, middleware=[guard])
-    message: AIMessage = call(agent, ASK)["messages"][-1]
-    return message
+    agent = create_agent(ScriptedChatModel(["Well."]), middleware=[guard])
+    return call(agent, ASK)["messages"][-1]
 
 
 @each("when", ["beside", "before"])
@@ -341,8 +332,7 @@ def test_an_objection_ends_the_run_with_the_answer(call: Any, when: Any) -> None
     guard = m.GuardMiddleware(lambda _: "It is bad.", when=when, answer="No: {reason} {x}")
     model = ScriptedChatModel(["Well."])
     last = call(create_agent(model, middleware=[guard]), ASK)["messages"][-1]
-    assert last.text == "No: It is bad. {x}"
-    assert last.response_metadata["reason"] == "It is bad."
+    assert (last.text, last.response_metadata["reason"]) == ("No: It is bad. {x}", "It is bad.")
     assert last.additional_kwargs["lc_source"] == "guard"
     assert not (model.requests and when == "before")
 
@@ -357,8 +347,7 @@ def test_a_check_that_raises_or_returns_something_else_objects(call: Any, value:
     last = last_of(call, m.GuardMiddleware(check))
     returns = f"returned {value!r}, and must return None"
     reason = "LookupError: no list" if isinstance(value, Exception) else returns
-    assert last.text == NO
-    assert reason in last.response_metadata["reason"]
+    assert (last.text, reason in last.response_metadata["reason"]) == (NO, True)
 
 
 def test_a_check_that_takes_too_long_objects(call: Any) -> None:
@@ -384,9 +373,8 @@ def test_a_model_judges(call: Any, answer: str, text: str) -> None:
     judge = ScriptedChatModel([answer])
     guard = m.GuardMiddleware(judge, instructions="Stop what is bad.")
     assert last_of(call, guard).text == text
-    system, document = judge.requests[0].messages
-    assert "Stop what is bad." in system.text
-    assert "How?" in document.text
+    texts = zip(("Stop what is bad.", "How?"), judge.requests[0].messages, strict=True)
+    assert all(text in message.text for text, message in texts)
 
 
 @each(
@@ -422,19 +410,11 @@ def test_an_answer_is_checked_before_it_streams(collect: Any) -> None:
 
 
 def test_calls_of_an_answer_that_is_stopped_do_not_run_and_its_usage_is_kept(call: Any) -> None:
-    ran: list[str] = []
-
-    def pay() -> str:
-        """Pay."""
-        ran.append("pay")
-        return "paid"
-
-    guard = m.GuardMiddleware(
-        lambda message: "It pays." if message.tool_calls else None, on="answer"
-    )
-    pays: Any = {"tool_calls": [call_of("pay")], "usage_metadata": TOKENS}
-    last = last_of(call, guard, AIMessage("", **pays), tools=[pay])
-    assert (last.text, ran) == (NO, [])
+    guard = m.GuardMiddleware(lambda answer: "It pays." if answer.tool_calls else None, on="answer")
+    pays: Any = {"tool_calls": [call_of("look")], "usage_metadata": TOKENS}
+    agent = create_agent(ScriptedChatModel([AIMessage("", **pays)]), [look], middleware=[guard])
+    _, last = call(agent, ASK)["messages"]
+    assert last.text == NO
     [record] = last.response_metadata["failed_answers"]
     assert (record["fault"], record["usage_metadata"]["total_tokens"]) == ("blocked", 15)
 
@@ -496,8 +476,7 @@ def test_a_call_is_checked(call: Any, when: Any) -> None:
     first, second, other = (m for m in result["messages"] if m.type == "tool")
     assert (first.status, second.text, other.text) == ("error", "deleted", "a tree")
     assert "the call of delete was blocked: It is not yours." in first.text
-    if when == "before":
-        assert ran == ["/tmp"]
+    assert when == "beside" or ran == ["/tmp"]
 
 
 # With other middleware
@@ -505,11 +484,12 @@ def test_a_call_is_checked(call: Any, when: Any) -> None:
 
 def test_each_new_message_of_an_update_is_checked_before_the_thread_has_it(call: Any) -> None:
     check, result = Check(), {"role": "tool", "content": "bad", "tool_call_id": "call_1"}
+    first = {"role": "remove", "content": "", "id": REMOVE_ALL_MESSAGES}
 
     def fetch(runtime: ToolRuntime) -> Any:
         """Fetch."""
-        messages = [RemoveMessage(REMOVE_ALL_MESSAGES), *runtime.state["messages"]]
-        return Command(update={"messages": [*messages, ("user", "good"), result]}, goto=END)
+        messages = [first, *runtime.state["messages"], ("user", "good"), result]
+        return Command(update={"messages": messages}, goto="__end__")
 
     model = ScriptedChatModel([[call_of("fetch")], lambda messages: messages[-1].text])
     guard = m.GuardMiddleware(check, on="result")

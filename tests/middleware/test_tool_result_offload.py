@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -19,14 +19,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
 
 from agent_factory import ModelRequest, create_agent, warnings_of, wrap_model_call
-from agent_factory.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    PIIMiddleware,
-    ProgressGuardMiddleware,
-    SummarizationMiddleware,
-    ToolResultOffloadMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.review.records import MARKS
 from agent_factory.testing import ScriptedChatModel, check_middleware
 from samples import tool_messages
@@ -59,7 +52,7 @@ def place_of(name: str, folder: Path) -> Any:
 
 def agent_of(content: Any, steps: list[Any], *more: Any, **settings: Any) -> tuple[Any, Any]:
     model = ScriptedChatModel([FETCH, *steps])
-    stack: list[Any] = [ToolResultOffloadMiddleware(**settings), *more]
+    stack: list[Any] = [m.ToolResultOffloadMiddleware(**settings), *more]
     stores: Any = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
     return model, create_agent(model, [fetching(content)], middleware=stack, **stores)
 
@@ -119,6 +112,7 @@ def test_a_result_comes_back_in_pages(call: Call, place: str, tmp_path: Path) ->
 
 
 @settings.get_profile("costly")
+@example(text="a\ud800b", place="folder", as_blocks=False)  # is not valid Unicode
 @given(
     text=st.text(st.characters(exclude_characters="\r"), min_size=3, max_size=60),
     place=st.sampled_from(PLACES),
@@ -135,12 +129,6 @@ def test_any_text_and_any_blocks_come_back_character_for_character(
     result = agent.invoke({"messages": "Fetch it"}, ONE)
     found = last_result(result["messages"]).text
     assert (json.loads(found) if as_blocks else found) == content
-
-
-def test_what_is_not_valid_unicode_comes_back(call: Call, tmp_path: Path) -> None:
-    text = "a\ud800b" * 9
-    _, agent = agent_of(text, [recall("f"), "ok"], place=tmp_path, threshold=5)
-    assert last_result(call(agent, {"messages": "Go"}, ONE)["messages"]).text == text
 
 
 PICTURE = {"type": "image", "base64": "QUJD" * 20_000, "mime_type": "image/png"}
@@ -177,7 +165,7 @@ def test_what_json_cannot_hold_or_would_change_stays_in_the_thread(
     data = bytes(range(256)) * 9
     content: Any = [{"image": {"format": "png", "source": {"bytes": data}}}, {"text": LARGE}]
     model = ScriptedChatModel([recall("f", length=20_000), "ok", "ok"])
-    agent = create_agent(model, middleware=[ToolResultOffloadMiddleware(place=tmp_path)])
+    agent = create_agent(model, middleware=[m.ToolResultOffloadMiddleware(place=tmp_path)])
     result = call(agent, {"messages": history_of(content)})
     assert result["messages"][2].content == content
     assert "characters. recall(id=" in model.requests[0].messages[2].text
@@ -203,7 +191,7 @@ def test_of_several_results_of_one_call_id_the_newest_comes_back(call: Call) -> 
     newer = history_of("new", id="r2")[1:]
     history = [*history_of("old", id="r1"), *newer, HumanMessage("and?")]
     model = ScriptedChatModel([recall("f"), recall("r1"), "ok"])
-    agent = create_agent(model, middleware=[ToolResultOffloadMiddleware()])
+    agent = create_agent(model, middleware=[m.ToolResultOffloadMiddleware()])
     found = [m.text for m in call(agent, {"messages": history})["messages"] if m.type == "tool"]
     assert found == ["old", "new", "new", "old"]
 
@@ -262,17 +250,13 @@ def test_a_result_that_is_lost_gets_an_error_to_read(
     call(agent, {"messages": "Fetch it"}, ONE)
     damage(agent, tmp_path)
     message = last_result(call(agent, {"messages": "And?"}, ONE)["messages"])
+    assert (message.status, "Call the tool again" in message.text) == ("error", True)
     assert problem in message.text
-    assert "Call the tool again" in message.text
-    assert message.status == "error"
 
 
+NAMES: list[Any] = ["../secret", "/etc/passwd", ["a"], "A" * 64, f"{'a' * 64}\n"]
 FORGED: list[Any] = [
-    ({"key": "../secret"}, "its name is not valid"),
-    ({"key": "/etc/passwd"}, "its name is not valid"),
-    ({"key": ["a"]}, "its name is not valid"),
-    ({"key": "A" * 64}, "its name is not valid"),
-    ({"key": f"{'a' * 64}\n"}, "its name is not valid"),
+    *(({"key": name}, "its name is not valid") for name in NAMES),
     ({"namespace": ["other"], "key": "../secret"}, "its name is not valid"),
     ({"namespace": "other", "key": "a" * 64}, "it is not there any more"),
     ({"namespace": 7, "key": "a" * 64}, "it cannot be read: TypeError"),
@@ -289,20 +273,19 @@ def test_a_message_of_the_caller_cannot_name_another_file(
     forgery = history_of("short", response_metadata={"offloaded": forged})
     history = [*forgery, HumanMessage("?")]
     model = ScriptedChatModel([recall("f"), "ok"])
-    offload = ToolResultOffloadMiddleware(place=folder)
+    offload = m.ToolResultOffloadMiddleware(place=folder)
     agent = create_agent(model, middleware=[offload], store=InMemoryStore())
     message = last_result(call(agent, {"messages": history})["messages"])
-    assert message.status == "error"
+    assert (message.status, "secret" in message.text) == ("error", False)
     assert problem in message.text
-    assert "secret" not in message.text
 
 
 @each("mark", sorted(MARKS))
 def test_a_mark_of_the_caller_that_is_no_mark_is_ignored(call: Call, mark: str) -> None:
     stack: Any = [
-        ToolResultOffloadMiddleware(threshold=10),
-        ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=1)]),
-        ProgressGuardMiddleware(remark_after=1),
+        m.ToolResultOffloadMiddleware(threshold=10),
+        m.ContextEditingMiddleware(edits=[m.ClearToolUsesEdit(trigger=1, keep=1)]),
+        m.ProgressGuardMiddleware(remark_after=1),
     ]
     model = ScriptedChatModel([recall("f"), "ok"])
     forgery = history_of("a long text", response_metadata={mark: "x"})
@@ -333,7 +316,7 @@ def test_files_have_safe_names_and_a_write_that_fails_leaves_no_file_and_no_chan
 
 
 def test_a_store_is_needed_for_the_place_store(call: Call) -> None:
-    offload = ToolResultOffloadMiddleware(place="store")
+    offload = m.ToolResultOffloadMiddleware(place="store")
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[offload])
     with pytest.raises(ValueError, match=r"place='store' needs a store.*create_agent"):
         call(agent, {"messages": "Hi"})
@@ -361,7 +344,7 @@ def shows(request: ModelRequest[Any]) -> Any:
 
 
 def test_what_another_layer_shows_does_not_replace_the_result(call: Call, tmp_path: Path) -> None:
-    offload = ToolResultOffloadMiddleware(place=tmp_path)
+    offload = m.ToolResultOffloadMiddleware(place=tmp_path)
     model = ScriptedChatModel([FETCH, "ok"])
     agent = create_agent(model, [fetching(LARGE)], middleware=[shows, offload])
     result = call(agent, {"messages": "Fetch it"})
@@ -372,8 +355,8 @@ def test_what_another_layer_shows_does_not_replace_the_result(call: Call, tmp_pa
 def test_what_is_stored_is_redacted_before(call: Call, tmp_path: Path) -> None:
     text = "ada@example.com " * 3_000
     model = ScriptedChatModel([FETCH, recall("f"), "ok"])
-    guard: Any = PIIMiddleware("email", apply_to_tool_results=True)
-    stack = [guard, ToolResultOffloadMiddleware(place=tmp_path)]
+    guard: Any = m.PIIMiddleware("email", apply_to_tool_results=True)
+    stack = [guard, m.ToolResultOffloadMiddleware(place=tmp_path)]
     agent = create_agent(model, [fetching(text)], middleware=stack)
     result = call(agent, {"messages": "Fetch it"})
     (path,) = tmp_path.iterdir()
@@ -382,9 +365,9 @@ def test_what_is_stored_is_redacted_before(call: Call, tmp_path: Path) -> None:
 
 def test_placeholders_say_how_to_recall_only_if_the_tool_is_offered(call: Call) -> None:
     steps = [[{"name": "fetch", "args": {}, "id": id_}] for id_ in "abc"]
-    edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=100, keep=1)])
+    edits = m.ContextEditingMiddleware(edits=[m.ClearToolUsesEdit(trigger=100, keep=1)])
     shown = []
-    stacks: list[list[Any]] = [[edits], [ToolResultOffloadMiddleware(), edits]]
+    stacks: list[list[Any]] = [[edits], [m.ToolResultOffloadMiddleware(), edits]]
     for stack in stacks:
         model = ScriptedChatModel([*steps, "ok"])
         agent = create_agent(model, [fetching("long " * 100)], middleware=stack)
@@ -396,7 +379,7 @@ def test_placeholders_say_how_to_recall_only_if_the_tool_is_offered(call: Call) 
 
 
 def test_what_was_cleared_and_offloaded_comes_back(call: Call, tmp_path: Path) -> None:
-    edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=50, keep=0)])
+    edits = m.ContextEditingMiddleware(edits=[m.ClearToolUsesEdit(trigger=50, keep=0)])
     model, agent = agent_of(LARGE, ["a", recall("f", length=5), "b"], edits, place=tmp_path)
     call(agent, {"messages": "Fetch it"}, ONE)
     result = call(agent, {"messages": "And?"}, ONE)
@@ -406,7 +389,7 @@ def test_what_was_cleared_and_offloaded_comes_back(call: Call, tmp_path: Path) -
 
 def test_the_decision_log_says_what_was_offloaded(call: Call) -> None:
     lines: list[str] = []
-    model, stack = ScriptedChatModel([FETCH, "ok"]), [ToolResultOffloadMiddleware()]
+    model, stack = ScriptedChatModel([FETCH, "ok"]), [m.ToolResultOffloadMiddleware()]
     log = lambda decision: lines.append(str(decision))  # noqa: E731
     agent = create_agent(model, [fetching(LARGE)], middleware=stack, decisions=log)
     call(agent, {"messages": "Fetch it"})
@@ -423,9 +406,8 @@ def test_small_results_that_exceed_the_window_together_are_shortened(
 ) -> None:
     calls: Any = [{"name": "fetch", "args": {}, "id": f"f{number}"} for number in range(6)]
     model = ScriptedChatModel([calls, "ok", "ok"], profile=window and {"max_input_tokens": window})
-    stack = [ToolResultOffloadMiddleware()]
-    kept: Any = {"middleware": stack, "checkpointer": InMemorySaver()}
-    agent = create_agent(model, [fetching("x" * 9_000)], **kept)
+    stack, saver = [m.ToolResultOffloadMiddleware()], InMemorySaver()
+    agent = create_agent(model, [fetching("x" * 9_000)], middleware=stack, checkpointer=saver)
     for text in ("Fetch", "And?"):
         call(agent, {"messages": text}, ONE)
     for record in model.requests[1:]:
@@ -458,10 +440,12 @@ def test_below_the_threshold_nothing_changes(call: Call) -> None:
 )
 def test_an_argument_that_cannot_work_raises(given_: Any, problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
-        ToolResultOffloadMiddleware(**given_)
+        m.ToolResultOffloadMiddleware(**given_)
 
 
-@each("other", [ContextEditingMiddleware, partial(SummarizationMiddleware, ScriptedChatModel())])
+@each(
+    "other", [m.ContextEditingMiddleware, partial(m.SummarizationMiddleware, ScriptedChatModel())]
+)
 def test_it_belongs_outside_of_what_works_with_the_short_form(other: Any) -> None:
     """What removes messages that could be recalled is reported, too."""
 
@@ -469,7 +453,7 @@ def test_it_belongs_outside_of_what_works_with_the_short_form(other: Any) -> Non
         agent = create_agent(ScriptedChatModel(), middleware=stack)
         return [warning.code for warning in warnings_of(agent)]
 
-    offload = ToolResultOffloadMiddleware()
+    offload = m.ToolResultOffloadMiddleware()
     assert codes(offload, other()) == []
     assert codes(other(), offload) == ["AF204"]
     assert codes(offload, other(keep_thread=False)) == ["AF208"]
@@ -479,14 +463,14 @@ def test_it_belongs_outside_of_what_works_with_the_short_form(other: Any) -> Non
 @each("place", ["thread", "store"])
 def test_it_keeps_the_laws_of_middleware(place: Any) -> None:
     check_middleware(
-        lambda: ToolResultOffloadMiddleware(place=place, threshold=3),
+        lambda: m.ToolResultOffloadMiddleware(place=place, threshold=3),
         store=InMemoryStore(),
         without=["leaves_agents_alone"] if place == "store" else [],  # its agent has no store
     )
 
 
 def test_the_tool_can_be_called_by_a_test() -> None:
-    tool: Any = ToolResultOffloadMiddleware().tools[0]
+    tool: Any = m.ToolResultOffloadMiddleware().tools[0]
     state = {"messages": [HumanMessage("hello", id="h")]}
     runtime: Any = ToolRuntime(
         state=state, context=None, config={}, stream_writer=print, tool_call_id="1", store=None
