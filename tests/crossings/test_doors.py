@@ -227,7 +227,7 @@ def stored(scene: Scene) -> Any:
 
 def update_of(*kinds: Callable[[str], Any]) -> Door:
     """A tool writes messages of some kinds to the thread, with the text."""
-    update = lambda text: Command(update={"messages": [kind(text) for kind in kinds]})  # noqa: E731
+    update: Any = lambda text: Command(update={"messages": [f(text) for f in kinds]})  # noqa: E731
     return fetched(lambda s: s.tool(lambda: update(s.text)))
 
 
