@@ -170,7 +170,7 @@ _BUILD_CODES = {
     "AF103": ("DuplicateMiddleware", "Two middleware have the same name."),
     "AF104": (
         "InvalidName",
-        "A middleware with hooks has a name with a character that LangGraph reserves.",
+        "The name of a middleware has a `/`, or, with hooks, a character that LangGraph reserves.",
     ),
     "AF105": ("UnknownHook", "A method looks like a hook but is not one, so it would never run."),
     "AF106": ("HookSignature", "A hook does not take the arguments that it is called with."),

@@ -186,5 +186,6 @@ def test_a_middleware_without_hooks_may_have_any_name(name: str) -> None:
     plan = plan_agent(middleware=[Layered(name=name), Bringing(named("add"))])
     assert f"{name}.wrap_model_call" in plan.render()
     assert plan.to_mermaid()
-    with pytest.raises(SpecError, match=r"^\[AF104\]"):
-        create_agent(ScriptedChatModel(), middleware=[Hooked(name=name)])
+    for member in (Hooked(name=name), Layered(name=f"clerk/{name}")):
+        with pytest.raises(SpecError, match=r"^\[AF104\]"):
+            create_agent(ScriptedChatModel(), middleware=[member])

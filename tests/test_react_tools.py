@@ -172,14 +172,15 @@ class Noting(AgentState):
 
 
 @both
-def test_a_tool_writes_the_state(version: Any, call: Any) -> None:
+@each("goto", [END, "agent"])
+def test_a_tool_writes_the_state(version: Any, goto: str, call: Any) -> None:
     """C56-C60"""
 
     @tool
     def note(id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Write a note."""
         message = ToolMessage("noted", tool_call_id=id)
-        return Command(update={"note": "here", "messages": [message]}, goto=END)
+        return Command(update={"note": "here", "messages": [message]}, goto=goto)
 
     agent = create_react_agent(
         scripted([called("note"), ADD], "Done."), [note, add], version=version, state_schema=Noting
@@ -188,6 +189,19 @@ def test_a_tool_writes_the_state(version: Any, call: Any) -> None:
     assert result["note"] == "here"
     # Its goto leads nowhere: the tools' own edge is taken as well, and goes to the model.
     assert texts(result)[2:] == ["noted", "5", "Done."]
+
+
+@each("within", [list, ToolNode])
+@each("goto", ["tools", "pre_model_hook", [Send("tools", [ADD])], Send("agent", {})])
+def test_a_tool_goes_nowhere_past_the_hooks(goto: Any, within: Any, call: Any) -> None:
+    def send(id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Send."""
+        return Command(goto=goto, update={"messages": [ToolMessage("", tool_call_id=id)]})
+
+    agent = create_react_agent(scripted([called("send")]), within([send, add]))
+    with pytest.raises(CommandNotSupported, match="past the hooks"):
+        call(agent, ASK)
+    assert ran == []
 
 
 def test_a_key_that_no_schema_has_is_named(call: Any) -> None:

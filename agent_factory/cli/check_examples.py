@@ -90,7 +90,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     ),
     "AF104": Example(
         'check(middleware=[Look(name="look|twice")])',
-        "Give the middleware a name without `|` and `:`, which LangGraph reserves.",
+        "Give the middleware a name without `|` and `:`, which LangGraph reserves, or `/`.",
     ),
     "AF105": Example(
         """class Misspelt(AgentMiddleware):

@@ -401,10 +401,10 @@ def members_of(
             mistakes.append(DuplicateMiddleware(name, reason, hint))
     for member in members:
         name = member.name
-        # Only hooks become nodes, and only names of nodes are LangGraph's.
-        if not name or (_is_reserved(name) and hooks_of(member)):
+        # Only hooks become nodes. In a plan, "clerk/Review" is the member of an agent inside.
+        if not name or "/" in name or (_is_reserved(name) and hooks_of(member)):
             signs, hint = " and ".join(RESERVED), "Give the middleware another name."
-            reason = f"must be a non-empty name without {signs}, which LangGraph reserves."
+            reason = f"must be a non-empty name without {signs}, which LangGraph reserves, or /."
             mistakes.append(SpecError(repr(name), reason, hint, code="AF104"))
     return members, mistakes
 

@@ -57,9 +57,6 @@ from agent_factory.topology.declarations import JOBS, AccessKind, ToolGuard, Usa
 from agent_factory.topology.model import END, START, TOOLS, Call, Tool, ToolKind, TopologyData
 from agent_factory.topology.paths import RUN, Origin, Path, PlanGraph, Position, Ways, joined
 
-_ENDLESS = ("tool calls", "USD", JOBS)
-"""Units of limits that end no loop: a refused tool call uses none, and a call may cost nothing."""
-
 
 def counterexamples(
     plan: TopologyData,
@@ -326,7 +323,7 @@ def _inside(members: _Members) -> Iterator[_No]:
 @_noes.register
 def _model_passes(clause: ModelPasses, graph: PlanGraph) -> Iterator[_No]:
     members = _Members(graph, clause.members)
-    yield from _bypassed(members, graph.bypass(members.places_on_paths, graph.model), "the model")
+    yield from _bypassed(members, graph.bypass(members.places_on_paths), "the model")
 
 
 @_noes.register
@@ -363,16 +360,13 @@ def _bypassed(members: _Members, path: Path, what: str, *, is_node: bool = False
 def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
     is_limited, words = A_LIMIT in clause.members, " or ".join(clause.members)
     places = _Members(graph, [term for term in clause.members if term != A_LIMIT]).places_on_paths
-    limits = [limit for limit in graph.limits if is_limited and limit.unit not in _ENDLESS]
-    owners = dict.fromkeys(x.owner for x in limits if not graph.is_answered_around(x.owner))
-    # A loop without the model uses nothing. A loop that remains when all is used up never ends.
-    free = graph.shortest_cycle(graph.edges, {*places, graph.model}) if limits else ()
-    cycle = free or graph.shortest_cycle(graph.used_up(owners), places)
+    cycle = graph.endless(places, is_limited=is_limited)
+    owners = [owner for owner, ends in graph.ending.items() if ends]
     if not is_limited:
         hint = f"Add {words} to a part of the loop that each turn passes."
-    elif not limits:
+    elif not graph.ending:
         hint = "Add ModelCallLimitMiddleware(run_limit=...)."
-    elif free:
+    elif graph.model not in cycle:
         hint = "Remove the jump that closes the loop, or let it pass the model."
     elif not owners:
         hint = "Let a limit count turns in a hook: a layer around it may answer with calls."
@@ -381,11 +375,11 @@ def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
     if cycle:
         path = joined(graph.shortest_path(START, cycle[0]), cycle)
         yield _No(f"A run can go around a loop without {words}.", hint, path)
-    ending = {x.owner.rpartition("/")[0] for x in graph.plan.limits if x.unit not in _ENDLESS}
     for tool in graph.plan.tools if is_limited else ():
-        if tool.agent and tool.name not in ending:
+        if tool.agent is True:
             reason = f"The agent inside of {tool.name!r} can go around a loop without a limit."
-            hint = f"Add ModelCallLimitMiddleware(run_limit=...) to the agent {tool.name!r}."
+            hint = "Build it by create_agent, with ModelCallLimitMiddleware(run_limit=...) and "
+            hint += "guarantees=['every loop passes a limit']."
             yield _No(reason, hint, (), tool.name)
 
 
@@ -448,7 +442,7 @@ def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: Bound) -> Iter
         return
     least = limits[0]
     low = [limit for limit in limits if not limit.raisable and limit.most <= clause.most]
-    paths = [graph.path_beyond(limit, at) for limit in low]
+    paths = [graph.path_beyond(limit) for limit in low]
     if least.raisable:
         reason = f"People may raise the limit of {least.owner}."
         yield _No(reason, "Add a limit that nobody can raise.", (), tool)

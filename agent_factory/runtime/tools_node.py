@@ -14,7 +14,7 @@ calls may wait for each other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
@@ -173,8 +173,8 @@ class ToolsNode(ToolNode):
             first_without_mode(layers, asynchronous=a) for a in (False, True)
         ]
         self._keys = frozenset(keys)
-        self._direct = spec.toolbox.direct
-        self._view = spec.tool_state_view
+        self._direct, self._view = spec.toolbox.direct, spec.tool_state_view
+        self._targets = (END, *spec.topology.edge_from(TOOLS).targets)
         self._refuse = recorder.refusing(_invalid_arguments, TOOLS, "invalid arguments")
         errors = spec.handle_tool_errors or DEFAULT_HANDLER
         if errors is not DEFAULT_HANDLER:
@@ -298,6 +298,7 @@ class ToolsNode(ToolNode):
         output = [relay_to_parent(item) if isinstance(item, Command) else item for item in output]
         for item in output:
             if isinstance(item, Command) and item.graph is None:
+                check_targets(item, self._targets)
                 update = dict(pairs_of(item, "a tool"))
                 check_keys(update, self._keys, "a tool")
                 _with_ids(update.get("messages"))
@@ -505,29 +506,28 @@ def translate_command(command: Command[Any]) -> Command[Any]:
     jump = update.get("jump_to")
     if jump not in (None, "end"):
         raise UndeclaredJump("a tool", f"jumped to {jump!r}.", "A tool can only jump to 'end'.")
-    signals = {}
-    # Three spellings of one target; Command takes a name or several.
-    if command.goto in (END, [END], (END,)):
-        signals["jump_to"] = "end"
-    elif nodes := [*targets_of(command)]:
-        raise CommandNotSupported(
-            "a tool",
-            f"returned a Command with goto={nodes!r}, which would run a node past the hooks and "
-            "layers that decide about it, besides the edge of the tools.",
-            "Use goto=END to stop the run, and graph=Command.PARENT to go to a node of the parent; "
-            "let the model call a tool that is to run.",
-        )
+    signals: dict[str, Any] = {"jump_to": "end"} if END in targets_of(command) else {}
+    check_targets(command, [END])
     if update.get("structured_response") is not None:
         signals[TOOL_SIGNALS] = WRITTEN
     if not signals:
         return command
     pairs += signals.items()
     # A dict if no key occurs twice: LangGraph's streams show the updates of dicts only.
-    return replace(
-        command,
-        update=dict(pairs) if len(dict(pairs)) == len(pairs) else pairs,
-        goto=() if "jump_to" in signals else command.goto,
-    )
+    new_update = dict(pairs) if len(dict(pairs)) == len(pairs) else pairs
+    return replace(command, update=new_update, goto=())
+
+
+def check_targets(command: Command[Any], allowed: Sequence[str]) -> None:
+    """Refuse a command of a tool to other nodes of the agent, or one that sends calls."""
+    if nodes := [node for node in targets_of(command) if node not in allowed]:
+        raise CommandNotSupported(
+            "a tool",
+            f"returned a Command with goto={nodes!r}, which would run a node past the hooks and "
+            "layers that decide about it, besides the edge of the tools.",
+            "Leave it out, or use goto=END to end a run of create_agent, and graph=Command.PARENT "
+            "for a node of the parent; let the model call a tool that is to run.",
+        )
 
 
 def relay_to_parent(command: Command[Any]) -> Command[Any]:

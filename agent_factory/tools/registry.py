@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.pregel import Pregel
 
 from agent_factory.errors import ArgumentError, SpecError, describe, example_of
 from agent_factory.models import chat_models_of
@@ -26,7 +27,7 @@ from agent_factory.tools.schemas import as_object, plain_arguments
 from agent_factory.tools.touches import Touches, check_touches, touches_of
 from agent_factory.topology.conditions import types_of
 from agent_factory.topology.declarations import JOBS, AccessKind
-from agent_factory.topology.model import TOOLS, Tool, ToolKind, TopologyData
+from agent_factory.topology.model import Tool, ToolKind, TopologyData
 from agent_factory.topology.paths import PlanGraph
 from agent_factory.types import FunctionTool
 from agent_factory.upstream import model_params
@@ -86,8 +87,10 @@ class Toolbox:
 
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """Return the tools in the form of a plan."""
-        tools = []
+        tools, plans = [], self.plans_inside
+        ends = {name for name, plan in plans.items() if not PlanGraph(plan).endless()}
         for name, tool in self.client.items():
+            is_agent = isinstance(getattr(tool, "agent", None), Pregel)
             background = (tool.extras or {}).get(BACKGROUND) or {}
             definition = Tool(
                 name,
@@ -95,29 +98,22 @@ class Toolbox:
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
                 # On other tools, the attribute may mean anything, such as a limit of rate.
-                max_requests=getattr(tool, "max_requests", 1) if plan_inside(tool) else 1,
+                max_requests=getattr(tool, "max_requests", 1) if is_agent else 1,
                 background=background.get("timeout"),
                 on_loss=background.get("on_loss", "report"),
-                agent=plan_inside(tool) is not None,
+                agent="ends" if name in ends else is_agent,
                 **(touches_of(tool) or Touches()).texts(),
             )
             tools.append(definition)
         tools += (Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider)
         tools += (Tool(name, ToolKind.OUTPUT) for name in outputs)
-        for name, plan in self.plans_inside.items():
-            tools += (
-                Tool(
-                    f"{name}/{inner.name}",
-                    ToolKind.INNER if inner.kind is ToolKind.CLIENT else inner.kind,
-                    labels=inner.labels,
-                    max_requests=inner.max_requests,
-                    background=inner.background,
-                    on_loss=inner.on_loss,
-                    agent=inner.agent,
-                )
-                for inner in plan.tools
-                if inner.kind is not ToolKind.OUTPUT
-            )
+        for name, plan in plans.items():
+            for inner in plan.tools:
+                kind = ToolKind.INNER if inner.kind is ToolKind.CLIENT else inner.kind
+                # What it touches and whether it returns directly matters to the agent inside.
+                known = replace(inner, return_direct=False, owner="", reads=(), writes=())
+                if kind is not ToolKind.OUTPUT:
+                    tools.append(replace(known, name=f"{name}/{inner.name}", kind=kind))
         return tuple(tools)
 
     @property
@@ -143,9 +139,8 @@ class Toolbox:
                 inside["guards"].append(new)
             graph = PlanGraph(plan)
             for limit in plan.limits:
-                at = TOOLS if limit.unit == "tool calls" else graph.model
                 # A path of the agent inside may bypass a limit; the limit of jobs has no path.
-                if limit.unit == JOBS or "/" in limit.owner or not graph.path_beyond(limit, at):
+                if limit.unit == JOBS or "/" in limit.owner or not graph.path_beyond(limit):
                     inside["limits"].append(replace(limit, owner=f"{name}/{limit.owner}"))
             for access in plan.accesses:
                 is_writer = access.kind is AccessKind.WRITES and "tool_calls" in access.aspects

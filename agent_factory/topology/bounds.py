@@ -202,9 +202,8 @@ class _Run:
 
     def limits_of(self, unit: LimitUnit, tool: str = "") -> list[UsageLimit]:
         """The limits of a unit that no path bypasses. A limit of all tools bounds each of them."""
-        graph, at = self.graph, TOOLS if unit == "tool calls" else self.plan.style.model
         limits = [x for x in self.limits if x.unit == unit and x.tool in ("", tool)]
-        return [x for x in limits if graph is None or not graph.path_beyond(x, at)]
+        return [x for x in limits if self.graph is None or not self.graph.path_beyond(x)]
 
     def most_without_limit(self, unit: LimitUnit) -> float | None:
         """The most that the paths of a run allow; None if they allow any number."""
@@ -214,7 +213,7 @@ class _Run:
         if not self.graph.shortest_path(START, at):
             return 0
         is_once = unit == "model calls" and not self.graph.shortest_path(at, at)
-        return 1 if is_once and self.scope == "run" else None
+        return len(self.graph.models) if is_once and self.scope == "run" else None
 
     def calls(self, unit: LimitUnit, tool: str = "") -> Bound:
         """The bound of calls of the model, of all tools or a single tool, and of the attempts."""

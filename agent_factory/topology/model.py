@@ -45,6 +45,9 @@ REACT_HOOKS = {
 }
 """The hooks of `create_react_agent`, by the names of their nodes."""
 
+MODELS = {MODEL, AGENT, "generate_structured_response"}
+"""The nodes that call the model of an agent."""
+
 
 class AgentStyle(StrEnum):
     """The factory of an agent. It decides the name of the model's node and where tools lead."""
@@ -170,7 +173,8 @@ class Tool:
         background: The most seconds that a call may work in the background; None if the run waits
             for its result.
         on_loss: What a service does with a call in the background whose worker has died.
-        agent: It calls an agent, whose tools have names such as "clerk/refund".
+        agent: It calls an agent, whose tools have names such as "clerk/refund"; "ends" if a limit
+            ends each loop of it.
     """
 
     name: str
@@ -183,7 +187,7 @@ class Tool:
     max_requests: int = 1
     background: float | None = None
     on_loss: OnLoss = "report"
-    agent: bool = False
+    agent: bool | Literal["ends"] = False
 
     @property
     def notes(self) -> list[str]:

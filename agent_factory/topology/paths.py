@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cached_property
-from itertools import chain, pairwise
+from functools import cache, cached_property
+from itertools import chain, pairwise, product
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agent_factory.topology.declarations import AccessKind, ToolGuard, UsageLimit
-from agent_factory.topology.model import END, MODEL, START, TOOLS, Call, Phase, Route, TopologyData
+from agent_factory.topology.declarations import JOBS, AccessKind, ToolGuard, UsageLimit
+from agent_factory.topology.model import END, MODELS, START, TOOLS, Call, Phase, Route, TopologyData
 from agent_factory.topology.planner import jumps_of
 from agent_factory.topology.transitions import Transition, transition
 
@@ -40,6 +40,9 @@ Ways = Mapping[Position, "Position | None"]
 
 AGAIN, RUN = Position(TOOLS, 1_000_000), Position(TOOLS, 1_000_001)
 """Where guards that decide again about changed calls do so, and where the tool runs."""
+
+_ENDLESS = ("tool calls", "USD", JOBS)
+"""Units of limits that end no loop: a refused tool call uses none, and a call may cost nothing."""
 
 
 class Origin(NamedTuple):
@@ -108,7 +111,7 @@ class PlanGraph:
         self, plan: TopologyData, schemas: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     ) -> None:
         self.plan, self.schemas = plan, schemas
-        self.model = plan.style.model
+        self.model, self.models = plan.style.model, [n for n in plan.nodes if n in MODELS]
         self.edges: Edges = {edge.source: edge.targets for edge in plan.edges}
         self.hooks = {hook.node: hook for hook in plan.hooks}
         # Guards and limits of agents inside of tools ("clerk/Review") matter to these agents.
@@ -116,7 +119,7 @@ class PlanGraph:
         self.limits = [limit for limit in plan.limits if "/" not in limit.owner]
         # Nodes that a run enters before its loop, and never again.
         self.once = {START, *plan.nodes[: plan.nodes.index(plan.loop_entry)]}
-        self._beyond: dict[tuple[UsageLimit, str], Path] = {}
+        self.path_beyond = cache(self._path_beyond)
 
     @cached_property
     def owners(self) -> dict[str, set[str]]:
@@ -132,15 +135,14 @@ class PlanGraph:
             owners.setdefault(owner, set()).update(nodes)
         return owners
 
-    def is_answered_around(self, owner: str) -> bool:
-        """Whether a layer around the model, outside of that of a middleware, writes calls."""
+    @cached_property
+    def ending(self) -> dict[str, bool]:
+        """The middleware whose limits end loops, unless a layer further out writes calls: False."""
         layers = [layer.owner for layer in self.plan.layers_around(Call.MODEL)]
-        outside = layers[: layers.index(owner)] if owner in layers else []
-        return any(
-            access.owner in outside and "tool_calls" in access.aspects
-            for access in self.plan.accesses
-            if access.kind is AccessKind.WRITES
-        )
+        writes = [access for access in self.plan.accesses if access.kind is AccessKind.WRITES]
+        writers = {access.owner for access in writes if "tool_calls" in access.aspects}
+        owners = [limit.owner for limit in self.limits if limit.unit not in _ENDLESS]
+        return {x: x not in layers or writers.isdisjoint(layers[: layers.index(x)]) for x in owners}
 
     def members(self, pattern: str) -> list[str]:
         """The middleware with a name, or whose names match a pattern."""
@@ -157,7 +159,7 @@ class PlanGraph:
     def positions_of(self, guard: ToolGuard) -> set[Position]:
         """The positions at which a guard decides; empty if its middleware has no such place."""
         if guard.decides_again and guard.place == "around_tool":
-            return {AGAIN}
+            return {AGAIN} if guard.owner in self.owners else set()
         node = TOOLS if guard.place == "around_tool" else f"{guard.owner}.{guard.place}"
         return {p for p in self.positions.get(guard.owner, ()) if p.node == node}
 
@@ -168,7 +170,7 @@ class PlanGraph:
 
     def node_named(self, name: str) -> str | None:
         """The node of a sentence: by its name, or "start", "end", "model"."""
-        node = {"start": START, "end": END, MODEL: self.model}.get(name, name)
+        node = {"start": START, "end": END, "model": self.model}.get(name, name)
         return node if node in (START, END) or node in self.plan.nodes else None
 
     def shortest_path(self, *nodes: str, without: Collection[str] = ()) -> Path:
@@ -185,26 +187,27 @@ class PlanGraph:
         way = () if source in places else self.shortest_path(source, target, without=places)
         return joined(start, way)
 
-    def bypass(self, places: set[str], target: str, *, first: bool = True) -> Path:
-        """A path around some places to the first visit of a node, or to a later visit.
-
-        Without `first`, places before the first visit do not count.
-        """
-        once = places & self.once
+    def bypass(self, places: set[str]) -> Path:
+        """A path around some places to the first call of the model, or from a call to the next."""
+        once, models = places & self.once, self.models
         # A layer around the run comes before all else, and covers each path.
         if START in once:
             return ()
-        start = self.way_past(places, START, target) if first else ()
-        # Up to the first visit, only places passed once count; then, the places of each turn.
-        return start or self.way_past(places, target, target, before=once)
+        # Up to the first call, only places passed once count; then, the places of each turn.
+        first = (self.way_past(places, START, node) for node in models)
+        later = (self.way_past(places, *pair, once) for pair in product(models, repeat=2))
+        return next(filter(None, chain(first, later)), ())
+
+    def endless(self, places: Collection[str] = (), *, is_limited: bool = True) -> Path:
+        """A cycle around some places that no limit ends; empty if there is none."""
+        limits = self.ending if is_limited else {}
+        # A loop without the model uses nothing. A loop that remains when all is used up never ends.
+        free = self.shortest_cycle(self.edges, {*places, self.model}) if limits else ()
+        used_up = self.used_up(owner for owner, ends in limits.items() if ends)
+        return free or self.shortest_cycle(used_up, places)
 
     def shortest_cycle(self, edges: Edges, without: Collection[str] = ()) -> Path:
-        """A shortest cycle of a loop.
-
-        Args:
-            edges: The edges of the loop, some edges of the plan.
-            without: Nodes outside of the cycle.
-        """
+        """A shortest cycle around some nodes, along some edges of the plan."""
         # A run comes to a loop from outside, so two edges lead to a node of the loop.
         targets = Counter(chain.from_iterable(self.edges.values()))
         doors = [node for node, number in targets.items() if number > 1 and node not in without]
@@ -228,20 +231,10 @@ class PlanGraph:
                 edges[(jumping or hooks)[0]] = [self.plan.exit] if jumping else []
         return edges
 
-    def path_beyond(self, limit: UsageLimit, at: str) -> Path:
-        """A path to a call above a limit, at a node; empty if there is none.
-
-        Args:
-            limit: The limit.
-            at: The node of the calls.
-        """
-        if (limit, at) not in self._beyond:
-            self._beyond[limit, at] = self._path_beyond(limit, at)
-        return self._beyond[limit, at]
-
-    def _path_beyond(self, limit: UsageLimit, at: str) -> Path:
-        nodes = self.owners[limit.owner]
-        if at == TOOLS:
+    def _path_beyond(self, limit: UsageLimit) -> Path:
+        """A path to a call above a limit; empty if there is none."""
+        nodes, at = self.owners[limit.owner], self.model
+        if limit.unit == "tool calls":
             return self._uncounted(limit)
         # No run reaches the model around the hooks before: the last of them leads there.
         if nodes & {at, *self.nodes_of(limit.owner, Phase.BEFORE_MODEL)}:
@@ -348,7 +341,9 @@ class PlanGraph:
         return {False: calls, True: [*self._origins("end", "answers")]}
 
     def _origins(self, jump: str, aspect: str) -> Iterator[Origin]:
-        yield Origin(Position(self.model), name=self.model)
+        # A call for the structured answer alone brings no tool calls.
+        for node in self.models if aspect == "answers" else [self.model]:
+            yield Origin(Position(node), name=node)
         for step, layer in enumerate(reversed(self.plan.layers_around(Call.MODEL)), 1):
             yield Origin(Position(self.model, step), layer.owner, layer.name)
         for node, hook in self.hooks.items():

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BeforeValidator, StringConstraints
 
 from agent_factory import (
@@ -60,6 +61,12 @@ class Again(AgentMiddleware):
     after_model = hook_config(can_jump_to=["model"])(lambda self, state, runtime: None)
 
 
+class Back(AgentMiddleware):
+    """May run calls without the model."""
+
+    before_model = hook_config(can_jump_to=["tools"])(lambda self, state, runtime: None)
+
+
 AnyRule: Any = type(
     "AnyRule", (m.ToolPolicy,), {"rule_for": lambda self, request: m.Rule("*", "allow")}
 )
@@ -104,10 +111,15 @@ JOB, REPEATED = background(search), background(search, on_loss="repeat")
 THREE = m.ModelCallLimitMiddleware(run_limit=3)
 
 
-def clerk(*middleware: Any, tool: Any = search) -> Any:
-    agent = create_agent(
-        ScriptedChatModel([]), [tool], middleware=middleware, ignore=["AF211", "AF217"]
-    )
+CACHE = Layers("Cache", ordering=CALLS)
+
+
+def clerk(*middleware: Any, tool: Any = search, within: bool = False) -> Any:
+    """An agent as a tool; or a graph of others, which has the agent as a node."""
+    ignore, model = ["AF211", "AF217", "AF222"], ScriptedChatModel([])
+    agent: Any = create_agent(model, [tool], middleware=middleware, ignore=ignore)
+    if within:
+        agent = StateGraph(MessagesState).add_node("own", agent).add_edge(START, "own").compile()
     return agent_tool(agent, name="clerk", description="Works.")
 
 
@@ -161,14 +173,30 @@ def clerk(*middleware: Any, tool: Any = search) -> Any:
         ([clerk(Late(), Again())], [ONE_CALL, TOKENS], "at most 200 tokens"),
         ([clerk(m.BackgroundMiddleware(), tool=JOB)], [], "at most 1 jobs under way"),
         ([JOB], [m.BackgroundMiddleware()], "at most 99 jobs under way a ledger"),
-        # A layer outside answers with calls.
-        ([pay], [Layers("Cache", ordering=CALLS), THREE], "every loop passes a limit"),
+        # A layer outside answers with calls, also in an agent inside, and further in.
+        ([pay], [CACHE, THREE], "every loop passes a limit"),
+        ([clerk(CACHE, THREE)], [THREE], "every loop passes a limit"),
+        ([clerk(THREE, tool=clerk(CACHE, THREE))], [THREE], "every loop passes a limit"),
+        # In there, a loop may go around the model.
+        ([clerk(Back(), THREE)], [THREE], "every loop passes a limit"),
+        # Nobody knows the plan of a graph of others.
+        ([clerk(THREE, within=True)], [THREE], "every loop passes a limit"),
+        ([clerk(THREE, within=True)], [THREE], "at most 9 model calls"),
+        # A tool has the name of one of an agent inside.
+        (
+            [
+                clerk(m.HumanInTheLoopMiddleware({"search": True})),
+                StructuredTool.from_function(search, name="clerk/search"),
+            ],
+            [],
+            "tool clerk/search passes a person",
+        ),
         # A member that refuses calls may write one.
         ([pay], [Layers("W", guards=DENIES, ordering=CALLS)], "at most 0 calls of pay"),
     ],
 )
 def test_a_sentence_does_not_hold(tools: Any, stack: Any, sentence: str) -> None:
-    codes = ["AF201", "AF206", "AF210", "AF211", "AF212", "AF213", "AF217", "AF219", "AF222"]
+    codes = [f"AF{n}" for n in (125, 201, 206, 210, 211, 212, 213, 217, 219, 222)]
     agent = create_agent(ScriptedChatModel([]), tools, middleware=stack, ignore=codes)
     with pytest.raises(PlanViolation):
         assert_plan(agent, sentence)
@@ -208,6 +236,13 @@ def test_a_text_that_a_tool_requires_is_in_each_call_that_runs() -> None:
     stack = [m.HumanInTheLoopMiddleware(m.ToolPolicy(*rules, judge=ScriptedChatModel([])))]
     agent = create_agent(ScriptedChatModel([]), [send], middleware=stack, ignore=["AF211"])
     assert_plan(agent, 'tool send passes a person unless to like "*@shop.example"')
+
+
+def test_an_agent_inside_ends_by_a_limit_or_without_a_loop() -> None:
+    once = create_agent(ScriptedChatModel([]), name="once")
+    tools = [clerk(THREE, tool=clerk(THREE)), agent_tool(once, description="Answers.")]
+    agent = create_agent(ScriptedChatModel([]), tools, middleware=[THREE])
+    assert_plan(agent, "every loop passes a limit")
 
 
 @each(

@@ -48,7 +48,7 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 from agent_factory.topology.planner import decide
-from samples import Declares, refund
+from samples import Answer, Declares, refund
 from tables import each
 
 
@@ -592,6 +592,13 @@ def test_agents_of_create_react_agent_have_verdicts() -> None:
     loop = nodes(no(checked, "every loop passes a limit"))
     assert loop == "pre_model_hook agent tools pre_model_hook"
     assert no(checked, "tool refund passes a person").path
+    agent = create_react_agent(
+        ScriptedChatModel([]), [], pre_model_hook=pass_on, response_format=Answer
+    )
+    checked = topology_of(agent)
+    assert holds(checked, "at most 2 model calls")
+    for sentence in ("at most 1 model calls", "model passes pre_model_hook"):
+        assert no(checked, sentence)
 
 
 # At each build
