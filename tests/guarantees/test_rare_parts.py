@@ -17,8 +17,10 @@ from agent_factory import (
     Ordering,
     ToolGuard,
     UsageLimit,
+    after_model,
     agent_tool,
     background,
+    before_model,
     create_agent,
     hook_config,
     topology_of,
@@ -55,18 +57,12 @@ class Late(AgentMiddleware):
     after_model = hook_config(can_jump_to=["end"])(lambda self, state, runtime: None)
 
 
-class Again(AgentMiddleware):
-    """May go back to the model."""
-
-    after_model = hook_config(can_jump_to=["model"])(lambda self, state, runtime: None)
+def passes(state: Any, runtime: Any) -> None:
+    """A hook that declares a jump."""
 
 
-class Back(AgentMiddleware):
-    """May run calls without the model."""
-
-    before_model = hook_config(can_jump_to=["tools"])(lambda self, state, runtime: None)
-
-
+AGAIN = after_model(can_jump_to=["model"])(passes)
+BACK = before_model(can_jump_to=["tools"])(passes)
 AnyRule: Any = type(
     "AnyRule", (m.ToolPolicy,), {"rule_for": lambda self, request: m.Rule("*", "allow")}
 )
@@ -99,19 +95,19 @@ def allow(when: Any = None, tool: str = "pay") -> m.Rule:
     return m.Rule(tool, "allow", when=when)
 
 
-REST = allow(tool="*")
-
-
+REST, NO_EUROS = allow(tool="*"), allow({"euros": None})
+FEW_EUROS = allow({"euros": {"<=": 50}})
+FEW_OR_NONE = review(NO_EUROS, FEW_EUROS, ask())
+IN_MODE, NUMBER = loose(mode={"type": "string", "enum": ["a", "b"]}), loose(n={"type": "integer"})
 CALLS, CLEANS = Ordering(writes=["tool_calls"]), Ordering(sanitizes=["tool_calls"])
-CHECKS, DENIES = [ToolGuard("search", "check")], [ToolGuard("pay", "deny")]
+DENIES, GUARD = [ToolGuard("pay", "deny")], Layers("Guard", guards=[ToolGuard("search", "check")])
 ONE_CALL = m.ToolCallLimitMiddleware(tool_name="clerk", run_limit=1)
 TOKENS = m.BudgetMiddleware(run=m.Limits(total_tokens=100))
 ONE_SEARCH = m.ToolCallLimitMiddleware(tool_name="search", run_limit=1)
 JOB, REPEATED = background(search), background(search, on_loss="repeat")
-THREE = m.ModelCallLimitMiddleware(run_limit=3)
-
-
-CACHE = Layers("Cache", ordering=CALLS)
+THREE, CACHE = m.ModelCallLimitMiddleware(run_limit=3), Layers("Cache", ordering=CALLS)
+SEARCHES = m.HumanInTheLoopMiddleware({"search": True})
+SAME = StructuredTool.from_function(search, name="clerk/search")
 
 
 def clerk(*middleware: Any, tool: Any = search, within: bool = False) -> Any:
@@ -130,22 +126,10 @@ def clerk(*middleware: Any, tool: Any = search, within: bool = False) -> Any:
         ([pay], [review(allow({"note": {"like": "[ab]*"}}), ask())], "tool pay passes a person"),
         ([pay], [review(allow({"note": {"<": "m*"}}), ask())], "tool pay passes a person"),
         # A value that does not compare is one of the others.
-        (
-            [pay],
-            [review(allow({"euros": None}), allow({"euros": {"<=": 50}}), ask())],
-            "tool pay passes a person unless euros <= 50",
-        ),
+        ([pay], [FEW_OR_NONE], "tool pay passes a person unless euros <= 50"),
         # Nobody checks an enum, or a whole number, of a tool with such a schema.
-        (
-            [loose(mode={"type": "string", "enum": ["a", "b"]})],
-            [review(ask({"mode": {"in": ["a", "b"]}}), REST)],
-            "tool pay passes a person",
-        ),
-        (
-            [loose(n={"type": "integer"})],
-            [review(ask({"n": {"<=": 50}}), ask({"n": {">=": 51}}), REST)],
-            "tool pay passes a person",
-        ),
+        ([IN_MODE], [review(ask({"mode": {"in": ["a", "b"]}}), REST)], "tool pay passes a person"),
+        ([NUMBER], [review(ask({"n": {"!=": 50.5}}), REST)], "tool pay passes a person"),
         # A subclass decides by anything.
         ([pay], [m.HumanInTheLoopMiddleware(AnyRule(ask()))], "tool pay passes a person"),
         ([pay], [review(NoCall("pay", "ask"), REST)], "tool pay passes a person"),
@@ -165,12 +149,8 @@ def clerk(*middleware: Any, tool: Any = search, within: bool = False) -> Any:
         ([pay, WEB], [], "at most 0 calls of web"),
         # An agent inside has loops, writers, limits and jobs.
         ([clerk()], [THREE], "every loop passes a limit"),
-        (
-            [clerk(Layers("Guard", guards=CHECKS), Layers("Clean", ordering=CLEANS))],
-            [],
-            "tool clerk/search passes a guard",
-        ),
-        ([clerk(Late(), Again())], [ONE_CALL, TOKENS], "at most 200 tokens"),
+        ([clerk(GUARD, Layers("Clean", ordering=CLEANS))], [], "tool clerk/search passes a guard"),
+        ([clerk(Late(), AGAIN)], [ONE_CALL, TOKENS], "at most 200 tokens"),
         ([clerk(m.BackgroundMiddleware(), tool=JOB)], [], "at most 1 jobs under way"),
         ([JOB], [m.BackgroundMiddleware()], "at most 99 jobs under way a ledger"),
         # A layer outside answers with calls, also in an agent inside, and further in.
@@ -178,25 +158,18 @@ def clerk(*middleware: Any, tool: Any = search, within: bool = False) -> Any:
         ([clerk(CACHE, THREE)], [THREE], "every loop passes a limit"),
         ([clerk(THREE, tool=clerk(CACHE, THREE))], [THREE], "every loop passes a limit"),
         # In there, a loop may go around the model.
-        ([clerk(Back(), THREE)], [THREE], "every loop passes a limit"),
+        ([clerk(BACK, THREE)], [THREE], "every loop passes a limit"),
         # Nobody knows the plan of a graph of others.
         ([clerk(THREE, within=True)], [THREE], "every loop passes a limit"),
-        ([clerk(THREE, within=True)], [THREE], "at most 9 model calls"),
+        ([clerk(THREE, within=True)], [THREE, ONE_CALL], "at most 9 model calls"),
         # A tool has the name of one of an agent inside.
-        (
-            [
-                clerk(m.HumanInTheLoopMiddleware({"search": True})),
-                StructuredTool.from_function(search, name="clerk/search"),
-            ],
-            [],
-            "tool clerk/search passes a person",
-        ),
+        ([clerk(SEARCHES), SAME], [], "tool clerk/search passes a person"),
         # A member that refuses calls may write one.
         ([pay], [Layers("W", guards=DENIES, ordering=CALLS)], "at most 0 calls of pay"),
     ],
 )
 def test_a_sentence_does_not_hold(tools: Any, stack: Any, sentence: str) -> None:
-    codes = [f"AF{n}" for n in (125, 201, 206, 210, 211, 212, 213, 217, 219, 222)]
+    codes = ["AF125", *(f"AF2{n:02}" for n in (1, 6, 10, 11, 12, 13, 17, 19, 22))]
     agent = create_agent(ScriptedChatModel([]), tools, middleware=stack, ignore=codes)
     with pytest.raises(PlanViolation):
         assert_plan(agent, sentence)
@@ -262,8 +235,7 @@ def test_a_sentence_that_holds_for_nothing_is_an_error(sentence: str, words: str
 
 
 def test_tools_without_the_argument_of_a_condition_have_other_calls() -> None:
-    small = [allow({"euros": {"<=": 50}}), m.Rule("*", "ask")]
-    for rules, holds in ((small, True), ([ask(), REST], False)):
+    for rules, holds in (([FEW_EUROS, m.Rule("*", "ask")], True), ([ask(), REST], False)):
         stack = [review(*rules)]
         model, ignore = ScriptedChatModel([]), ["AF211"]
         agent = create_agent(model, [pay, search], middleware=stack, ignore=ignore)
@@ -287,8 +259,8 @@ def test_a_call_that_a_rule_cannot_decide_about_is_one_of_the_others() -> None:
 
     model = ScriptedChatModel([[call_of("pay", euros=None)], "done"])
     config: Any = {"configurable": {"thread_id": "1"}}
-    stack = [review(allow({"euros": None}), ask())]
-    agent = create_agent(model, [pay], middleware=stack, checkpointer=InMemorySaver())
+    stack, saver = [review(NO_EUROS, ask())], InMemorySaver()
+    agent = create_agent(model, [pay], middleware=stack, checkpointer=saver)
     agent.invoke({"messages": "Pay."}, config)
     assert paid == [None]
     (no,) = counterexamples(topology_of(agent), ["tool pay passes a person unless euros <= 50"])

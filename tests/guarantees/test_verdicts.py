@@ -112,6 +112,8 @@ def holds(checked: TopologyData, sentence: str) -> bool:
 
 
 REVIEW = (hook("Review", "after_model"), guard("Review", "refund", "ask", place="after_model"))
+LAYER = (layer("Review", "tool"), guard("Review", "refund"))
+ORDER = (layer("Order", "tool"), guard("Order", "refund", after="search"))
 SHORTCUT = hook("Shortcut", "before_model", "tools")
 
 
@@ -123,10 +125,7 @@ SHORTCUT = hook("Shortcut", "before_model", "tools")
     [
         (plan(*REVIEW), "tool refund passes Review"),
         # No jump bypasses a layer.
-        (
-            plan(SHORTCUT, layer("Review", "tool"), guard("Review", "refund")),
-            "tool refund passes Review and tool refund passes a guard",
-        ),
+        (plan(SHORTCUT, *LAYER), "tool refund passes Review and tool refund passes a guard"),
         # A hook before the loop counts for the whole run, and so does a layer around the run.
         (plan(hook("Login", "before_agent")), "tool * passes Login"),
         (plan(SHORTCUT, layer("Session", "agent")), "tool refund passes Session"),
@@ -391,10 +390,9 @@ def test_only_a_layer_keeps_the_order_of_tools_against_every_jump() -> None:
     counterexample = no(plan(), sentence)
     assert counterexample.reason == "The model may call 'refund' first, and nothing stops the call."
     assert "after='search'" in counterexample.hint
-    ordered = [layer("Order", "tool"), guard("Order", "refund", after="search")]
-    assert holds(plan(*ordered, SHORTCUT), sentence)
-    assert holds(plan(*ordered, SHORTCUT), "tool refund only after tool sea*")
-    assert no(plan(*ordered), "tool search only after tool refund").path
+    assert holds(plan(*ORDER, SHORTCUT), sentence)
+    assert holds(plan(*ORDER, SHORTCUT), "tool refund only after tool sea*")
+    assert no(plan(*ORDER), "tool search only after tool refund").path
 
 
 def test_a_hook_keeps_the_order_if_no_other_one_jumps_to_the_tools() -> None:
@@ -413,8 +411,7 @@ def test_a_hook_keeps_the_order_if_no_other_one_jumps_to_the_tools() -> None:
 def test_a_call_that_has_to_wait_may_be_the_first_one_of_a_later_run() -> None:
     """The other tool has run in an earlier run of the thread."""
     parts = [hook("Fast", "before_agent", "tools"), hook("Log", "after_model")]
-    waits = [layer("Order", "tool"), guard("Order", "refund", after="search")]
-    counterexample = no(plan(*parts, *waits), "tool refund passes Log")
+    counterexample = no(plan(*parts, *ORDER), "tool refund passes Log")
     assert nodes(counterexample) == "Fast.before_agent tools"
 
 
@@ -469,6 +466,8 @@ def test_a_limit_of_a_thread_or_a_ledger_is_one_of_its_runs_and_not_the_reverse(
 
 
 AFTER = (hook("Limit", "after_model", "end"), limit("Limit", 3))
+AGAIN, AT_END = hook("Again", "after_model", "model"), hook("Again", "after_agent", "model")
+MOST = "at most 3 model calls"
 BYPASSED = (hook("A", "after_agent"), limit("A", 2))
 LAYERED = (layer("B", "model"), limit("B", 4))
 TOKENS = (layer("Limit", "model"), limit("Limit", 900, "tokens"))
@@ -486,17 +485,9 @@ COUNTED = (hook("Limit", "after_model"), limit("Limit", 3, "tool calls"))
         # A limit after the model is exceeded where a run comes back.
         (plan(*AFTER), "at most 3 model calls and every loop passes a limit", None),
         (plan(AFTER[0], limit("Limit", 0)), "at most 0 model calls", "model"),
-        (
-            plan(*AFTER, hook("Again", "after_agent", "model")),
-            "at most 3 model calls",
-            "model Limit.after_model Again.after_agent model",
-        ),
+        (plan(*AFTER, AT_END), MOST, "model Limit.after_model Again.after_agent model"),
         # It ends a loop unless a jump goes around it: the last of a list is the first there.
-        (
-            plan(*AFTER, hook("Again", "after_model", "model")),
-            "every loop passes a limit",
-            "model Again.after_model model",
-        ),
+        (plan(*AFTER, AGAIN), "every loop passes a limit", "model Again.after_model model"),
         # A limit of tool calls in a layer ends no loop; a hook may be bypassed.
         (plan(*TOOL_CALLS), "every loop passes a limit", "model tools model"),
         (plan(*TOOL_CALLS), "at most 3 tool calls and at most 3 calls of refund", None),
@@ -592,10 +583,8 @@ def test_agents_of_create_react_agent_have_verdicts() -> None:
     loop = nodes(no(checked, "every loop passes a limit"))
     assert loop == "pre_model_hook agent tools pre_model_hook"
     assert no(checked, "tool refund passes a person").path
-    agent = create_react_agent(
-        ScriptedChatModel([]), [], pre_model_hook=pass_on, response_format=Answer
-    )
-    checked = topology_of(agent)
+    options: Any = {"pre_model_hook": pass_on, "response_format": Answer}
+    checked = topology_of(create_react_agent(ScriptedChatModel([]), [], **options))
     assert holds(checked, "at most 2 model calls")
     for sentence in ("at most 1 model calls", "model passes pre_model_hook"):
         assert no(checked, sentence)
@@ -721,9 +710,11 @@ def test_a_tool_that_is_denied_passes_everything_and_is_never_called() -> None:
     assert no(some, "at most 0 calls of refund")
 
 
+NONE = limit("L", 0, "tool calls", tool="refund")
 REWRITE = (layer("Rewrite", "tool"), writes("Rewrite"))
 EDIT = (hook("Edit", "after_model"), writes("Edit"))
-CHECK = hook("Check", "after_model")
+CHECK, SEEN = hook("Check", "after_model"), "Check sees answers last"
+EARLY, LATE = hook("Edit", "before_model", "tools"), hook("Late", "after_model", "tools")
 
 
 @each(
@@ -733,16 +724,10 @@ CHECK = hook("Check", "after_model")
         (plan(layer("R", "tool"), guard("R", "refund", "ask"), *REWRITE), "model tools"),
         # So does a hook that runs after that of the review, and a hook that jumps.
         (plan(*EDIT, *REVIEW), "model Review.after_model Edit.after_model tools"),
-        (
-            plan(hook("Late", "after_model", "tools"), *REVIEW),
-            "model Review.after_model Late.after_model tools",
-        ),
+        (plan(LATE, *REVIEW), "model Review.after_model Late.after_model tools"),
         # A call may come with the input, or be left by an earlier run.
         (plan(hook("Fast", "before_agent", "tools"), *REVIEW), "Fast.before_agent tools"),
-        (
-            plan(hook("Edit", "before_model", "tools"), writes("Edit"), *REVIEW),
-            "Edit.before_model tools",
-        ),
+        (plan(EARLY, writes("Edit"), *REVIEW), "Edit.before_model tools"),
     ],
 )
 def test_a_call_that_changes_after_its_guard_has_not_passed_it(
@@ -777,26 +762,12 @@ class Rewrites(AgentMiddleware):
     "checked, sentence",
     [
         # A writer makes calls that the limit, or the guard of the order, has not seen.
-        (
-            plan(layer("L", "tool"), limit("L", 0, "tool calls", tool="refund"), *REWRITE),
-            "at most 0 calls of refund",
-        ),
-        (
-            plan(layer("Order", "tool"), guard("Order", "refund", after="search"), *REWRITE),
-            "tool refund only after tool search",
-        ),
+        (plan(layer("L", "tool"), NONE, *REWRITE), "at most 0 calls of refund"),
+        (plan(*ORDER, *REWRITE), "tool refund only after tool search"),
         # What is seen before a hook at the end, or a layer around the run, is not the last answer.
-        (
-            plan(
-                hook("Check", "after_model"), hook("End", "after_agent"), writes("End", "answers")
-            ),
-            "Check sees answers last",
-        ),
-        (plan(CHECK, layer("Run", "agent"), writes("Run", "answers")), "Check sees answers last"),
-        (
-            plan(hook("Check", "after_model"), hook("Stop", "before_model", "end")),
-            "Check sees answers last",
-        ),
+        (plan(CHECK, hook("End", "after_agent"), writes("End", "answers")), SEEN),
+        (plan(CHECK, layer("Run", "agent"), writes("Run", "answers")), SEEN),
+        (plan(CHECK, hook("Stop", "before_model", "end")), SEEN),
         # A layer around the run may answer without it.
         (plan(layer("Run", "agent")), "no path from start to end skips model"),
         # A thread has many runs.
