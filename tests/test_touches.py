@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
@@ -432,7 +432,9 @@ def test_the_plan_shows_that_calls_are_sequential_and_files_keep_it() -> None:
     assert plan_agent(sequential_tool_calls=True) == plan_agent()
 
 
-def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused() -> None:
+@each("within", [False, True])
+def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused(within: bool) -> None:
+    """Also a graph that another library built."""
     done: list[str] = []
 
     def pay(text: str) -> str:
@@ -446,15 +448,14 @@ def test_an_agent_inside_of_a_sequential_turn_goes_on_where_it_paused() -> None:
         return text
 
     steps = [[{"name": n, "args": {"text": "inside"}}] for n in ("pay", "confirm")]
-    clerk = create_agent(ScriptedChatModel([*steps, "Paid."]), [pay, confirm], name="clerk")
+    clerk: Any = create_agent(ScriptedChatModel([*steps, "Paid."]), [pay, confirm])
+    if within:
+        clerk = StateGraph(MessagesState).add_node("own", clerk).add_edge(START, "own").compile()
     before, after = ({"name": "pay", "args": {"text": text}} for text in ("before", "after"))
     calls = [before, {"name": "clerk", "args": {"request": "1"}}, after]
-    agent = create_agent(
-        ScriptedChatModel([calls, "Done."]),
-        [pay, agent_tool(clerk, description="Pays.")],
-        sequential_tool_calls=True,
-        checkpointer=InMemorySaver(),
-    )
+    tools: list[Any] = [pay, agent_tool(clerk, name="clerk", description="Pays.")]
+    model, saver = ScriptedChatModel([calls, "Done."]), InMemorySaver()
+    agent = create_agent(model, tools, sequential_tool_calls=True, checkpointer=saver)
     agent.invoke(MESSAGE, THREAD)
     assert done == ["before", "inside"]
     agent.invoke(Command(resume="yes"), THREAD)

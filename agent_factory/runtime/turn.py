@@ -39,7 +39,7 @@ from agent_factory.state.updates import (
     without_keys,
 )
 from agent_factory.tools.injection import copy_containers
-from agent_factory.tools.registry import plan_inside
+from agent_factory.tools.registry import is_agent
 from agent_factory.tools.tool_node import CallsWithState
 from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import read_keys, saver_of
@@ -230,7 +230,7 @@ class OrderedToolsNode(ToolsNode):
             return None
         # A stored thread resumes an agent in the task of its call.
         tools = self._toolbox.client.items() if saver_of(config) is not None else ()
-        apart = {name for name, tool in tools if plan_inside(tool) is not None}
+        apart = {name for name, tool in tools if is_agent(tool)}
         state = getattr(self._with_state(calls, config), "state", None)
         return Turn(calls, waits, self._turn_view, state, self._stateless, apart)
 

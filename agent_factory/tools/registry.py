@@ -90,7 +90,6 @@ class Toolbox:
         tools, plans = [], self.plans_inside
         ends = {name for name, plan in plans.items() if not PlanGraph(plan).endless()}
         for name, tool in self.client.items():
-            is_agent = isinstance(getattr(tool, "agent", None), Pregel)
             background = (tool.extras or {}).get(BACKGROUND) or {}
             definition = Tool(
                 name,
@@ -98,10 +97,10 @@ class Toolbox:
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
                 # On other tools, the attribute may mean anything, such as a limit of rate.
-                max_requests=getattr(tool, "max_requests", 1) if is_agent else 1,
+                max_requests=getattr(tool, "max_requests", 1) if is_agent(tool) else 1,
                 background=background.get("timeout"),
                 on_loss=background.get("on_loss", "report"),
-                agent="ends" if name in ends else is_agent,
+                agent="ends" if name in ends else is_agent(tool),
                 **(touches_of(tool) or Touches()).texts(),
             )
             tools.append(definition)
@@ -150,8 +149,13 @@ class Toolbox:
         return inside
 
 
+def is_agent(tool: BaseTool) -> bool:
+    """Return True if a tool calls a compiled agent, of any library, as a tool of `agent_tool`."""
+    return isinstance(getattr(tool, "agent", None), Pregel)
+
+
 def plan_inside(tool: BaseTool) -> TopologyData | None:
-    """Return the plan of the agent that a tool of `agent_tool` calls; None for any other tool."""
+    """Return the plan of the agent that a tool of `agent_tool` calls; None if it is not known."""
     # By its attributes: the class of these tools is in a package above this one.
     builder = getattr(getattr(tool, "agent", None), "builder", None)
     plan = getattr(getattr(builder, "spec", None), "topology", None)

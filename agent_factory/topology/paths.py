@@ -195,7 +195,7 @@ class PlanGraph:
             return ()
         # Up to the first call, only places passed once count; then, the places of each turn.
         first = (self.way_past(places, START, node) for node in models)
-        later = (self.way_past(places, *pair, once) for pair in product(models, repeat=2))
+        later = (self.way_past(places, *pair, before=once) for pair in product(models, models))
         return next(filter(None, chain(first, later)), ())
 
     def endless(self, places: Collection[str] = (), *, is_limited: bool = True) -> Path:
