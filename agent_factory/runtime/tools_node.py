@@ -525,7 +525,7 @@ def check_targets(command: Command[Any], allowed: Sequence[str]) -> None:
             "a tool",
             f"returned a Command with goto={nodes!r}, which would run a node past the hooks and "
             "layers that decide about it, besides the edge of the tools.",
-            "Leave it out, or use goto=END to end a run of create_agent, and graph=Command.PARENT "
+            "Drop goto, or use goto=END to end a run of create_agent, and graph=Command.PARENT "
             "for a node of the parent; let the model call a tool that is to run.",
         )
 

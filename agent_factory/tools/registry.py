@@ -155,7 +155,7 @@ def is_agent(tool: BaseTool) -> bool:
 
 
 def plan_inside(tool: BaseTool) -> TopologyData | None:
-    """Return the plan of the agent that a tool of `agent_tool` calls; None if it is not known."""
+    """Return the plan of the agent that a tool of `agent_tool` calls; None without a known plan."""
     # By its attributes: the class of these tools is in a package above this one.
     builder = getattr(getattr(tool, "agent", None), "builder", None)
     plan = getattr(getattr(builder, "spec", None), "topology", None)

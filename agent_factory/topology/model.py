@@ -173,8 +173,8 @@ class Tool:
         background: The most seconds that a call may work in the background; None if the run waits
             for its result.
         on_loss: What a service does with a call in the background whose worker has died.
-        agent: It calls an agent, whose tools have names such as "clerk/refund"; "ends" if a limit
-            ends each loop of it.
+        agent: The tool calls an agent, whose tools have names such as "clerk/refund"; "ends" if a
+            limit ends each loop in there.
     """
 
     name: str
