@@ -265,9 +265,7 @@ def _clause(text: str, part: str) -> Clause:
         raise _syntax_error(text, f"has a part that is not a sentence: {part!r}")
     fields: dict[str, Any] = {name: word for name, word in match.groupdict().items() if word}
     if rest and "members" not in fields:
-        raise _syntax_error(
-            text, f"has `{rest[0]}` in a sentence that is not about paths: {part!r}"
-        )
+        raise _syntax_error(text, f"has `{rest[0]}` in a sentence not about paths: {part!r}")
     members: list[str] = []
     wanted: list[Condition] = []
     for word, words in zip(rest[::2], rest[1::2], strict=True):

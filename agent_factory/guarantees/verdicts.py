@@ -181,9 +181,7 @@ def _check_condition(wanted: Condition, tool: Tool, schema: Mapping[str, Any] | 
         raise SpecError(subject, f"{problem}.", hint, code="AF128")
     names: set[Any] = {getattr(leaf, "name", None) for leaf in wanted.leaves}
     if changed := names.intersection((schema or {}).get("changed", ())):
-        reason = (
-            f"may change {min(changed)} before it runs: the call does not say which value it gets."
-        )
+        reason = f"may change {min(changed)} before it runs: the call does not say the new value."
         hint = "Give the argument a type such as str, float or Literal, without a validator."
         raise SpecError(subject, reason, hint, code="AF128")
     if undecided := wanted.undecided:
@@ -650,9 +648,8 @@ class _Members:
         guards = [guard for guard in self.graph.plan.guards if guard.covers(self.name)]
         if self.after:
             return [g for g in guards if g.after and not g.when and _is_named(g.after, self.after)]
-        return [
-            g for g in guards if g.action == "deny" or any(self._names(g, t) for t in self.terms)
-        ]
+        terms, names = self.terms, self._names
+        return [g for g in guards if g.action == "deny" or any(names(g, term) for term in terms)]
 
     def _names(self, guard: ToolGuard, term: str) -> bool:
         if term in (A_GUARD, A_PERSON, A_LIMIT):
@@ -744,10 +741,8 @@ class _Members:
         # Nearly all names end with this word, which would make any two of them alike.
         stems = {name.removesuffix("Middleware"): name for name in (*owners, A_PERSON, A_GUARD)}
         close = get_close_matches(words.removesuffix("Middleware"), stems, n=1, cutoff=0.8)
-        return (
-            reason,
-            f"Did you mean {stems[close[0]]}?" if close else f"Add {words} to `middleware`.",
-        )
+        hint = f"Did you mean {stems[close[0]]}?" if close else f"Add {words} to `middleware`."
+        return reason, hint
 
     def partly(self, guards: Sequence[ToolGuard], case: Case) -> tuple[str, str]:
         """The reason and the hint if guards decide about some calls of a tool."""

@@ -29,13 +29,13 @@ _BATCH = 1000
 class StandingApproval:
     """Approval of later calls of a tool.
 
-    It holds for calls that the same rule of the same review asks about, of the tool as it was (with
-    its description and its arguments), with the same arguments or those for which `when` holds.
+    It holds for calls that the same rule of the same review asks about, of the same tool (by
+    description and arguments), with the same arguments or those for which `when` holds.
 
     Args:
         id: Its id: the same for the same decision.
         tool: The name of the tool.
-        schema: The digest of the tool, of the review and of its rule.
+        schema: The digest of the tool, the review and the rule.
         args: The arguments of the call that was approved.
         when: A condition on the arguments of later calls; `{}` holds for any. None: they must be
             the same as those of the call that was approved.

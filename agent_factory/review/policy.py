@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from inspect import iscoroutinefunction
+from itertools import product
 from types import NoneType
 from typing import Any, Literal, cast, get_args
 
@@ -350,7 +351,7 @@ class ToolPolicy:
 
 
 def decides_as_written(value: Rule | ToolPolicy) -> bool:
-    """Return True if a rule or a policy decides by its fields: a subclass may decide by code."""
+    """Return True if the fields of a rule or a policy decide: a subclass may decide by code."""
     own = ((Rule, "matches"), (Rule, "names"), (ToolPolicy, "rule_for"), (ToolPolicy, "allows"))
     methods = ((getattr(base, name), name) for base, name in own if isinstance(value, base))
     return all(getattr(type(value), name) is method for method, name in methods)
@@ -434,12 +435,8 @@ def policy_table(agent: Any) -> list[PolicyRow]:
     policies = _policies_of(agent)
     if not policies:
         return [PolicyRow(tool, "", "allow", is_covered=False) for tool in tools]
-    return [
-        row
-        for name, policy in policies.items()
-        for tool in tools
-        for row in _rows(name, policy, tool)
-    ]
+    pairs = product(policies.items(), tools)
+    return [row for (name, policy), tool in pairs for row in _rows(name, policy, tool)]
 
 
 def _policies_of(agent: Any) -> dict[str, ToolPolicy]:

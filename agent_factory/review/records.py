@@ -73,7 +73,7 @@ def digest(*parts: object) -> str:
 
 
 def tool_digest(tool: BaseTool | None) -> str:
-    """The digest of a tool: of its name, its description and its arguments; empty for no tool."""
+    """The digest of the name, description and arguments of a tool; empty for no tool."""
     if tool is None:
         return ""
     schema: Any = tool.tool_call_schema
@@ -185,11 +185,8 @@ def without_marks(value: object) -> Any:
     """
     if isinstance(value, BaseMessage):
         parts = {name: getattr(value, name, None) for name in _MARKED}
-        update = {
-            name: bare
-            for name, part in parts.items()
-            if (bare := _unmarked(part, name)) is not part
-        }
+        bare = {name: _unmarked(part, name) for name, part in parts.items()}
+        update = {name: part for name, part in bare.items() if part is not parts[name]}
         return value.model_copy(update=update) if update else value
     if isinstance(value, Overwrite):
         return Overwrite(without_marks(value.value))

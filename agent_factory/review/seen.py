@@ -136,10 +136,7 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
         turn = map(_labels_by_name(request), (call["name"] for call in calls))
         for tool in (labels["private"] for labels in (own, *turn) if "private" in labels):
             inside.setdefault("private", tool)
-    return {
-        **{label: LabelSource(tool=tool, call=None) for label, tool in inside.items()},
-        **sources,
-    }
+    return {label: LabelSource(tool=t, call=None) for label, t in inside.items()} | {**sources}
 
 
 def seen_text(sources: Seen | None, labels: Iterable[str]) -> str:

@@ -285,7 +285,7 @@ def _takes_context(function: Callable[..., object]) -> bool:
 class ToolSchemas(Mapping[str, Mapping[str, Any]]):
     """JSON schemas of the arguments of tools, by name, each made when it is read.
 
-    "unchecked" says that the tool checks nothing, "changed" names the arguments that it changes,
+    "unchecked": the tool checks nothing. "changed" names the arguments that the tool changes,
     and "sure" those that are texts in each call that runs.
 
     Args:

@@ -71,8 +71,8 @@ _OPTIONS = ("strip_whitespace", "to_lower", "to_upper", "missing")
 def is_plain(schema: Schema, plain: frozenset[str] = _PLAIN) -> bool:
     """Return True if a tool gets a value of a core schema as the model has written it.
 
-    A text in place of a number is of another kind. A text without its spaces, a date, or a list of
-    numbers from a list of texts is another value.
+    A text in place of a number is of another kind. A text without outer spaces, a date, or a
+    list of numbers from a list of texts is another value.
 
     >>> [is_plain({"type": "str"}), is_plain({"type": "str", "to_lower": True})]
     [True, False]

@@ -423,11 +423,9 @@ def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
             return copies.setdefault(id(value), value.model_copy())
         if isinstance(value, list):
             return [copied(part) if isinstance(part, BaseMessage) else part for part in value]
-        return (
-            {**value, key: copied(value[key])}
-            if isinstance(value, dict) and key in value
-            else value
-        )
+        if isinstance(value, dict) and key in value:
+            return {**value, key: copied(value[key])}
+        return value
 
     def sent(target: object) -> object:
         if not isinstance(target, Send):

@@ -40,7 +40,7 @@ def _kind(value: object) -> type[object]:
 
 
 def _is_in(value: object, options: Any) -> bool | None:
-    """Return True if a value is among several; None if it may be another's in another form."""
+    """Return True if a value is among several; None if another form may be."""
     alike = [option for option in options if _same_kind(value, option)]
     is_mixed = any(not _same_kind(value, option) for option in options if option is not None)
     return value in alike or (None if is_mixed or not alike else False)

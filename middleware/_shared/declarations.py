@@ -41,9 +41,7 @@ def policy_guards(
         taking = [r for r in taken if r.action == "allow" or r.action in others]
         exclude = [other.tool for other in taking if _is_whole(other)]
         exclude = [*policy.covered] if rule is UNCOVERED else exclude
-        exceptions = [
-            (_tools(other), _certainly(other)) for other in taking if not _is_whole(other)
-        ]
+        exceptions = [(_tools(r), _certainly(r)) for r in taking if not _is_whole(r)]
         taken.append(rule)
         if rule.action == "allow":
             continue
@@ -72,7 +70,7 @@ def policy_guards(
 
 
 def _tools(rule: Rule) -> str:
-    """The pattern of the tools of a rule: a subclass may be about others than it names."""
+    """The pattern of the tools of a rule: a subclass may be about others."""
     return rule.tool if type(rule).names is Rule.names else "*"
 
 

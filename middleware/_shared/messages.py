@@ -18,8 +18,8 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory.state.history import answers_of, messages_in, repair, unanswered_calls
 from agent_factory.state.history import last_turn as last_turn
+from agent_factory.state.history import messages_in, repair, unanswered_calls
 
 REASONING_BLOCKS = frozenset(
     {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "thought"}
@@ -185,8 +185,8 @@ def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
 
 def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[ToolCall]:
     """The calls of a message that have no result in `tail`."""
-    calls, answers = message.tool_calls if message else [], answers_of(tail)
-    return [call for call in calls if call["id"] not in answers]
+    answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+    return [call for call in (message.tool_calls if message else ()) if call["id"] not in answered]
 
 
 def follows_up(state: Mapping[str, Any]) -> bool:
@@ -224,7 +224,7 @@ def ends_run(state: Mapping[str, Any]) -> bool:
 def answers_to_open_calls(messages: Sequence[AnyMessage]) -> list[Any]:
     """Return the update that answers the open calls of the last turn, as the run ends.
 
-    Providers refuse a history in which a call has no result right behind it. A new message may
+    Providers refuse a history in which a call has no result right behind. A new message may
     stand there, in a fork.
     """
     repaired = repair(messages) if unanswered_calls(*last_turn(messages)) else None

@@ -17,7 +17,7 @@ from .invocable import Called, once_per_task
 from .messages import caller_of
 
 Subject = tuple[ToolCall, str, str | None]
-"""A call, the digest of its tool and of the rule that asks about it, and its thread."""
+"""A call, the digest of the tool and of the rule that asks, and the thread."""
 
 
 def subject_of(review: str, rule: Rule, request: ToolCallRequest) -> Subject:

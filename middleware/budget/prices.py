@@ -207,9 +207,8 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
     }
     now = datetime.now(tz=UTC)
     try:
-        cost = model_info.calc_price(
-            Usage(**totals, **parts), provider, genai_request_timestamp=now
-        )
+        whole = Usage(**totals, **parts)
+        cost = model_info.calc_price(whole, provider, genai_request_timestamp=now)
     except ValueError:  # The parts contradict the totals.
         cost = model_info.calc_price(Usage(**totals), provider, genai_request_timestamp=now)
     return float(cost.total_price)

@@ -128,11 +128,8 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
                 f"allow in the names of tools, got {tool_prefix!r}."
             )
         check_bool("use_ripgrep", use_ripgrep)
-        numbers = (
-            ("max_file_size_mb", max_file_size_mb, "megabytes"),
-            ("timeout", timeout, "seconds"),
-        )
-        for argument, value, unit in numbers:
+        size = ("max_file_size_mb", max_file_size_mb, "megabytes")
+        for argument, value, unit in (size, ("timeout", timeout, "seconds")):
             check_number(argument, value, unit=unit)
             if not value:  # check_number accepts None and 0
                 raise ValueError(f"{argument} must be a number of {unit} above 0, got {value!r}.")
@@ -146,12 +143,9 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
         if not in_event_loop():
             self.root_path = self._tree.root
             _ = self._grep.ripgrep
-        self.glob_search = _make_tool(
-            f"{tool_prefix}glob_search", self._find_files, _GLOB, GlobArguments
-        )
-        self.grep_search = _make_tool(
-            f"{tool_prefix}grep_search", self._find_lines, _GREP, GrepArguments
-        )
+        names = [f"{tool_prefix}{name}_search" for name in ("glob", "grep")]
+        self.glob_search = _make_tool(names[0], self._find_files, _GLOB, GlobArguments)
+        self.grep_search = _make_tool(names[1], self._find_lines, _GREP, GrepArguments)
         self.tools = [self.glob_search, self.grep_search]
 
     def _find_files(self, pattern: str, path: str = "/") -> str:

@@ -168,9 +168,7 @@ def _expand_braces(pattern: str) -> list[str]:
         if braces is None:
             if single := _SINGLE_BRACE.match(alternative):
                 brace = single[1]
-                raise ValueError(
-                    f"the brace {brace!r} of the glob pattern is single; write [{brace}]."
-                )
+                raise ValueError(f"the brace {brace!r} of the pattern is single; write [{brace}].")
             patterns.append(alternative)
         else:
             before, after = alternative[: braces.start()], alternative[braces.end() :]
