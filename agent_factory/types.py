@@ -261,9 +261,7 @@ class ModelRequest(Generic[ContextT]):
         model_settings: dict[str, Any] | None = None,
     ) -> None:
         if system_message is not None and system_prompt is not None:
-            raise ValueError(
-                "Pass either system_message or system_prompt to ModelRequest, not both."
-            )
+            raise ValueError("Pass system_message or system_prompt to ModelRequest, not both.")
         if system_prompt is not None:
             system_message = SystemMessage(system_prompt)
         # Not through `__setattr__`, which warns. The __init__ that a dataclass gets sets one field
@@ -454,9 +452,8 @@ class FunctionTool(StructuredTool):
     """
 
     def _run(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if self.func is None:
-            return super()._run(*args, config={}, **kwargs)  # raises
-        return self.func(*args, **kwargs)
+        # Without a function, `super` raises.
+        return self.func(*args, **kwargs) if self.func else super()._run(*args, config={}, **kwargs)
 
     async def _arun(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         if self.coroutine is None:
@@ -465,6 +462,9 @@ class FunctionTool(StructuredTool):
 
 
 ValueT = TypeVar("ValueT")
+
+tool_guards: ContextVar[Any] = ContextVar("tool_guards", default=None)
+"""Guards of the agent whose tools run, with an `admit` as that of an agent; None without any."""
 
 
 class setting(Generic[ValueT]):

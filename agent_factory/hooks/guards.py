@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from langchain_core.messages import AnyMessage
@@ -11,10 +10,6 @@ from langchain_core.outputs import ChatGenerationChunk
 
 Admitted: TypeAlias = tuple[Sequence[AnyMessage], Exception | None]
 """Messages as they may be stored, and the error that they cause, or None."""
-
-
-tool_guards: ContextVar[Any] = ContextVar("tool_guards", default=None)
-"""Guards of the agent whose tool runs, with an `admit` as that of an agent; None without any."""
 
 
 PieceT = TypeVar("PieceT", contravariant=True)

@@ -32,7 +32,6 @@ from agent_factory.counts import COUNTS, astore_counts, store_counts
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
-from agent_factory.hooks.guards import tool_guards
 from agent_factory.hooks.introspection import sync_async_error
 from agent_factory.runtime.composition import (
     ComposedCall,
@@ -75,6 +74,7 @@ from agent_factory.tools.tool_node import (
     with_state,
 )
 from agent_factory.topology.model import END, TOOLS
+from agent_factory.types import tool_guards
 from agent_factory.upstream import node_runnable, raise_late, read_keys, saver_of
 
 NAMESPACE_MARK = "|"
@@ -188,7 +188,7 @@ class ToolsNode(ToolNode):
         )
         # Keys of the state that calls are sent with; None if tools read the state themselves.
         self.state_keys = None if self._stateless >= tools.keys() else state_keys
-        compose = partial(_compose, spec, recorder, guards)
+        compose = partial(_compose, spec, recorder)
         sync, asynchronous = (
             None if self._first_unsupported[a] else partial(compose, a) for a in (False, True)
         )
@@ -251,6 +251,7 @@ class ToolsNode(ToolNode):
         # copy that.
         _batch.set(batch)
         COUNTS.set({})
+        tool_guards.set(self._guards)
         return batch
 
     def _readable(self, input: Any, *, asynchronous: bool) -> tuple[object, list[ToolMessage]]:
@@ -332,7 +333,6 @@ class ToolsNode(ToolNode):
 def _compose(
     spec: AgentSpec,
     recorder: Recorder,
-    guards: Guards | None,
     asynchronous: bool,
     execute: Handler,
 ) -> Handler:
@@ -369,8 +369,7 @@ def _compose(
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
-        tool_guards.set(guards)  # never reset, as in `_begin`
-        if guards is not None:
+        if (guards := tool_guards.get()) is not None:
             request = guards.views.request(request)
         if new_names:
             messages = with_reviewers(request.state["messages"], new_names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from langgraph.prebuilt import ToolRuntime
 
@@ -26,13 +26,24 @@ class EffectRuntime(ToolRuntime[Any, Any]):
     is_left: bool = False  # to the job of a background tool, which records how it ends
 
 
-effect_here: ContextVar[EffectRuntime | None] = ContextVar("effect_here", default=None)
-"""Runtime of the innermost call around that is recorded."""
+class Recording(NamedTuple):
+    """Store for the effects of a run; `run` is None if each thread names its own."""
+
+    store: Any  # an EffectStore
+    run: str | None
+    call: EffectRuntime | None = None
+    """Runtime of the innermost call around that is recorded."""
+
+
+recording_here: ContextVar[Recording | None] = ContextVar("effects_of_run", default=None)
+"""Recording that `effects_of_run` or a call has announced in this context."""
 
 
 def leave_effect(runtime: ToolRuntime[Any, Any]) -> Callable[..., Flow[None]] | None:
     """Return what records how a call ends, for its job; None if its effect is not recorded."""
-    if (effect := effect_here.get()) is None or _place(effect) != _place(runtime):
+    recording = recording_here.get()
+    effect = recording and recording.call
+    if effect is None or _place(effect) != _place(runtime):
         return None
     effect.is_left = True
     return effect.end

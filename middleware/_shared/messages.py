@@ -18,8 +18,8 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory.state.history import last_turn as last_turn
-from agent_factory.state.history import messages_in, repair, unanswered_calls
+from agent_factory.review.records import last_turn as last_turn
+from agent_factory.review.records import messages_in, repair, unanswered_calls
 
 REASONING_BLOCKS = frozenset(
     {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "thought"}

@@ -24,13 +24,12 @@ from agent_factory import (
     background_timeout,
     run,
 )
-from agent_factory.hooks.guards import tool_guards
 from agent_factory.middleware._shared.effects import leave_effect
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import mailbox_of
 from agent_factory.middleware._shared.messages import caller_of, error_result
 from agent_factory.middleware._shared.transcript import shortened, to_json
-from agent_factory.types import graph_namespace
+from agent_factory.types import graph_namespace, tool_guards
 
 from .jobs import BackgroundJob, message_of, this_process
 from .repetition import stored_call

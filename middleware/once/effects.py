@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from agent_factory import AgentFactoryError, Flow, Invoke, TurnError
+from agent_factory.middleware._shared.effects import Recording, recording_here
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called
 from agent_factory.types import setting
@@ -130,17 +130,6 @@ class EffectStore(Protocol):
 
     def of_run(self, run: str) -> Sequence[Effect]:
         """The records of a run, in the order in which they were inserted."""
-
-
-class Recording(NamedTuple):
-    """Store for the effects of a run; `run` is None if each thread names its own."""
-
-    store: EffectStore
-    run: str | None
-
-
-recording_here: ContextVar[Recording | None] = ContextVar("effects_of_run", default=None)
-"""Recording that `effects_of_run` has announced in this context."""
 
 
 @contextmanager

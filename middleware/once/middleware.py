@@ -23,7 +23,12 @@ from agent_factory import (
     ToolGuard,
     set_reason,
 )
-from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown, effect_here
+from agent_factory.middleware._shared.effects import (
+    EffectRuntime,
+    OnUnknown,
+    Recording,
+    recording_here,
+)
 from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
 from agent_factory.middleware._shared.invocable import once_per_task, plain_hook
 from agent_factory.middleware._shared.messages import error_result
@@ -33,16 +38,7 @@ from agent_factory.review.questions import ask_about
 from agent_factory.review.requests import ReviewConfig, ToolApprovalRequest
 from agent_factory.types import setting
 
-from .effects import (
-    Effect,
-    EffectError,
-    EffectStore,
-    check_released,
-    dump,
-    effects_of_run,
-    recording_here,
-    stored,
-)
+from .effects import Effect, EffectError, EffectStore, check_released, dump, effects_of_run, stored
 from .keys import configurable_of, key_of, run_id
 
 Result = ToolMessage | Command[Any]
@@ -229,9 +225,9 @@ class OnceMiddleware(PayloadFree[OnceState]):
         fields = {"idempotency_key": effect.key, "on_unknown": policy, "end": end}
         # A subclass, by which tools and inner layers notice that the effect is recorded.
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
-        run_effects, call_effect = effects_of_run(store, effect.run), setting(effect_here, runtime)
+        here = setting(recording_here, Recording(store, effect.run, runtime))
         try:
-            with run_effects, call_effect, FailureRecorder() as recorder:
+            with here, FailureRecorder() as recorder:
                 result = yield replace(request, runtime=runtime)
         except GeneratorExit as closed:
             # Control flow closes a flow, which cannot yield then: the store is called at once.

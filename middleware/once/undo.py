@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from langgraph.types import StateSnapshot
 
 from agent_factory import Flow, Invoke, arun, run
+from agent_factory.middleware._shared.effects import recording_here
 from agent_factory.middleware._shared.errors import is_async, outcome_unknown
 from agent_factory.middleware._shared.invocable import Called
 
-from .effects import Effect, EffectError, check_released, dump, recording_here, stored
+from .effects import Effect, EffectError, check_released, dump, stored
 from .keys import run_id
 from .middleware import OnceMiddleware
 
