@@ -22,7 +22,6 @@ from agent_factory.review import (
     judge,
     judge_of,
 )
-from agent_factory.review.records import is_same_call
 from agent_factory.service.audit import AuditEntry
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import (
@@ -442,7 +441,7 @@ class Inbox:
             # Last, so that a client cannot name another person.
             judgement.decision["remember"] = {**judgement.decision["remember"], "by": by}
         runs = judgement.runs
-        if runs is not None and not is_same_call(runs, {"name": wait.tool, "args": wait.args}):
+        if runs is not None and judgement.decision["type"] == "edit":
             self._check_right(replace(wait, tool=runs["name"], args=runs["args"]), by)
         return judgement
 
