@@ -147,8 +147,7 @@ if {fails!r}:
 def test_a_comment_replaces_the_one_of_the_run_before(
     previous: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requests = written(tmp_path, monkeypatch, previous=previous, fails=False)
-    words, text = requests[-1]
+    words, text = written(tmp_path, monkeypatch, previous=previous, fails=False)[-1]
     place = "comments/17" if previous else "7/comments"
     assert words[:4] == ["api", "--method", method, f"repos/ann/shop/issues/{place}"]
     assert text == "The report."
@@ -180,8 +179,7 @@ def test_a_comment_that_a_fork_may_not_write_is_a_warning(
 
 
 def test_names_from_a_pull_request_are_no_markdown_of_the_report() -> None:
-    cell = action.code("a`|<img src=x>\n| b")
-    assert cell == "`a'\\|<img src=x> \\| b`"
+    assert action.code("a`|<img src=x>\n| b") == "`a'\\|<img src=x> \\| b`"
     assert "~~~~\n<b>" not in action.block("~~~~\n<b>")
 
 

@@ -249,8 +249,7 @@ def test_a_call_whose_requests_all_fail_or_are_no_list_of_this_size_has_failed(
         ):
             call(boss(tool, asked), HI, THREAD)
     options = {"handle_tool_errors": True} if requests == ["a", "b"] else {}
-    result = call(boss(tool, asked, **options), HI, THREAD)
-    ((text, status),) = tool_results(result)
+    ((text, status),) = tool_results(call(boss(tool, asked, **options), HI, THREAD))
     assert (reason in text, status) == (True, "error")
 
 
@@ -344,8 +343,7 @@ def test_one_ledger_holds_for_all_requests_and_is_never_passed(
         return "Fine."
 
     ledger = m.Ledger(m.Limits(turns=limit))
-    budget = m.BudgetMiddleware(ledger=ledger, warn_at=None)
-    tool = clerk(step, middleware=[budget])
+    tool = clerk(step, middleware=[m.BudgetMiddleware(ledger=ledger, warn_at=None)])
     agent = boss(tool, *[batch(*"abcdefghi"[:size]) for size in sizes])
     invoked = asyncio.run(agent.ainvoke(HI, THREAD)) if asynchronous else None
     result = invoked or agent.invoke(HI, THREAD)
@@ -521,8 +519,7 @@ def in_graph(inner: Any) -> Any:
 
 def as_tool(inner: Any) -> Any:
     tool = agent_tool(inner, name="helper", description="Helps.")
-    steps = [[call_of("helper", 7, request="Help")], "Outer done."]
-    return agent_of(steps, tool)
+    return agent_of([[call_of("helper", 7, request="Help")], "Outer done."], tool)
 
 
 @each("around", [in_graph, as_tool])

@@ -94,8 +94,7 @@ def test_streams_show_the_step_that_resumes_under_the_old_name(collect: Run, mod
     for fused in (False, True, "turn"):
         saver = InMemorySaver()
         waiting(saver, human("Old"), fused=fused)
-        agent = moved_to_new(saver, fused=fused)
-        parts = collect(agent, APPROVE, THREAD, stream_mode=mode)
+        parts = collect(moved_to_new(saver, fused=fused), APPROVE, THREAD, stream_mode=mode)
         shown.append([part.get("name", [*part]) for part in parts])
     assert shown[0] == shown[1] == shown[2]
     if mode == "updates":
@@ -408,8 +407,7 @@ def test_stranded_threads_are_listed_with_their_calls(is_async: bool) -> None:
 def test_a_saver_that_locks_while_it_lists_is_read(tmp_path: Path) -> None:
     file = str(tmp_path / "threads.sqlite")
     with SqliteSaver.from_conn_string(file) as saver:
-        agent = several(saver)
-        assert sorted(found(review.stranded(agent))) == STRANDED
+        assert sorted(found(review.stranded(several(saver)))) == STRANDED
 
     async def listed() -> Any:
         async with AsyncSqliteSaver.from_conn_string(file) as saver:

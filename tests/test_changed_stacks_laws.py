@@ -160,8 +160,7 @@ def call(agent: Any, input: Any, mode: str) -> Any:
 def resume(agent: Any, mode: str) -> None:
     """Resume a thread until it has ended; a hook that asks gets an answer each time."""
     for _ in range(20):
-        state = agent.get_state(THREAD)
-        waiting = [one for task in state.tasks for one in task.interrupts]
+        waiting = [one for task in agent.get_state(THREAD).tasks for one in task.interrupts]
         call(agent, Command(resume={i.id: "yes" for i in waiting}) if waiting else None, mode)
         if not agent.get_state(THREAD).tasks:
             return
@@ -220,8 +219,7 @@ def _waiting(agent: Any) -> list[str]:
 
 def _check_raises(old: Any, new: Any, saver: Any, mode: str) -> None:
     before = saver.get_tuple(THREAD)
-    state = old.get_state(THREAD)
-    waiting = [one for task in state.tasks for one in task.interrupts]
+    waiting = [one for task in old.get_state(THREAD).tasks for one in task.interrupts]
     answer: Any = Command(resume={i.id: "yes" for i in waiting} or "yes")
     for input in (None, answer):
         with pytest.raises(MissingNode):

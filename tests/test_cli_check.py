@@ -123,8 +123,7 @@ def test_a_stack_has_no_findings_about_tools() -> None:
 
 
 def test_a_warning_can_be_ignored_by_its_code() -> None:
-    codes = [f["code"] for f in found("shop:doubtful", "--ignore", "AF201,AF210")]
-    assert codes == ["AF211"]
+    assert [f["code"] for f in found("shop:doubtful", "--ignore", "AF201,AF210")] == ["AF211"]
     every = ["--ignore", "AF201", "--ignore", "AF210", "--ignore", "AF211"]
     assert check("shop:doubtful", "--strict", *every).exit_code == 0
 
@@ -266,8 +265,7 @@ class TestGuarantees:
 
     def test_a_saved_plan_is_checked_as_well(self) -> None:
         CliRunner().invoke(app, ["show", "shop:good", "-o", "good.json"])
-        file = self.sentences("at most 5 model calls")
-        done = check("good.json", "--guarantees", file)
+        done = check("good.json", "--guarantees", self.sentences("at most 5 model calls"))
         assert done.exit_code == 1
         assert "ModelCallLimitMiddleware(run_limit=5)" in done.stdout
 

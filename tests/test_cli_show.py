@@ -127,8 +127,7 @@ def test_without_the_extra_draw_the_error_says_what_to_install(
     for name in [name for name in sys.modules if name.partition(".")[0] == "pygraphviz"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
-    said = refused("show", "new.json", "--format", form)
-    assert "the extra `draw`" in said
+    assert "the extra `draw`" in refused("show", "new.json", "--format", form)
     assert not Path(f"plan.{form}").exists()
 
 
@@ -159,8 +158,7 @@ def test_the_tree_shows_phases_jumps_and_tools() -> None:
 
 
 def test_the_tree_fits_a_narrow_terminal_and_ascii() -> None:
-    narrow = on_console(NEW, width=30)
-    assert max(map(len, narrow.splitlines())) <= 30
+    assert max(map(len, on_console(NEW, width=30).splitlines())) <= 30
     assert "-- tools" in on_console(NEW, encoding="ascii")
 
 
@@ -272,8 +270,7 @@ def worse():
     assert done.exit_code == 2
     assert "removed guard of refund by HumanInTheLoopMiddleware: it was: a pers" in done.stdout
     assert "AF127" in " ".join(done.stderr.split())
-    data = json.loads(run("diff", "desk.py:good", "desk.py:bad", "--json").stdout)
-    assert data["differs"]
+    assert json.loads(run("diff", "desk.py:good", "desk.py:bad", "--json").stdout)["differs"]
     threads = run("diff", "desk.py:good", "desk.py:bad", "--threads")
     assert (threads.exit_code, "stands node model" in threads.stdout) == (2, True)
     assert "must" in refused("diff", "desk.py:good", "desk.py:worse")
@@ -418,8 +415,7 @@ def test_a_page_is_written() -> None:
 
 def test_a_terminal_gets_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "is_terminal", lambda: True)
-    done = replayed("shop.py:build_kindly", "runs")
-    text = re.sub(r"[┃│]", "|", done.stdout)
+    text = re.sub(r"[┃│]", "|", replayed("shop.py:build_kindly", "runs").stdout)
     assert re.search(r"\| large +\| changed +\| +2 \| +1 \|", text)
     assert re.search(r"request 1 differs", text)
     assert re.search(r"\| all +\| +\| +4 \| +2 \|", text)

@@ -159,8 +159,7 @@ def test_declarations_survive_in_files() -> None:
         BudgetMiddleware(run=Limits(usd=0.5, turns=2)),
     ]
     tools = [refund, clerk(stack[0])]
-    ignore = ["AF206", "AF210", "AF213"]
-    plan = plan_agent(tools=tools, middleware=stack, ignore=ignore)
+    plan = plan_agent(tools=tools, middleware=stack, ignore=["AF206", "AF210", "AF213"])
     assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
 
 
@@ -498,8 +497,7 @@ def test_a_refactoring_that_changes_nothing_is_green(change: str) -> None:
 
 
 def test_guards_and_limits_of_an_agent_inside_have_the_name_of_its_tool() -> None:
-    inner = clerk(HumanInTheLoopMiddleware(POLICY), LIMIT)
-    plan = plan_agent(tools=[inner, delete])
+    plan = plan_agent(tools=[clerk(HumanInTheLoopMiddleware(POLICY), LIMIT), delete])
     assert [tool.name for tool in plan.tools] == ["clerk", "delete", "clerk/refund"]
     assert str(plan.guards[2]).startswith("a person decides about clerk/* without clerk/search*")
     assert [limit.owner for limit in plan.limits] == ["clerk/ModelCallLimitMiddleware"]

@@ -199,8 +199,7 @@ def test_tools_see_what_they_see_hook_by_hook(call: Run, fused: Any) -> None:
 
     def said(fused: Any) -> Any:
         model = ScriptedChatModel([[{"name": "look", "args": {}}]] * 2 + ["Done."])
-        agent = create_agent(model, [look], middleware=[Notes()], fused=fused)
-        outcome = call(agent, ASK)
+        outcome = call(create_agent(model, [look], middleware=[Notes()], fused=fused), ASK)
         return texts(outcome), outcome["log"]
 
     assert said(fused) == said(False)
@@ -378,8 +377,7 @@ def test_the_decision_log_is_that_of_a_run_hook_by_hook(call: Run) -> None:
     for fused in (False, True, "turn"):
         decisions: list[Decision] = []
         options: Any = {"decisions": decisions.append, "fused": fused}
-        agent = create_agent(model(), [find], middleware=[*busy(2), Hasty()], **options)
-        call(agent, ASK)
+        call(create_agent(model(), [find], middleware=[*busy(2), Hasty()], **options), ASK)
         results.append(
             [(d.middleware, d.hook, d.outcome, d.detail, d.reason, d.changed) for d in decisions]
         )
@@ -504,8 +502,7 @@ def test_a_call_that_fails_runs_again_when_the_run_goes_on(call: Run) -> None:
     agent = agent_of(tools, "find", "fail", "find")
     with pytest.raises(ConnectionError, match="1"):
         call(agent, ASK, THREAD)
-    outcome = call(agent, None, THREAD)
-    assert tool_texts(outcome) == ["found 0", "at last", "found 2"]
+    assert tool_texts(call(agent, None, THREAD)) == ["found 0", "at last", "found 2"]
     assert tools.ran.count("failed 1") == 2
 
 

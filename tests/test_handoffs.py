@@ -321,8 +321,7 @@ def test_results_go_where_their_calls_go(call: Any, passes: Any) -> None:
 def test_a_react_agent_passes_results_on(call: Any) -> None:
     for version in ("v1", "v2"):
         model = ScriptedChatModel([named_calls("add", "to_bob")])
-        alice = create_react_agent(model, [add, handoff("bob")], version=version)
-        team = Team(alice, "bob")
+        team = Team(create_react_agent(model, [add, handoff("bob")], version=version), "bob")
         call(team.graph, GO)
         assert team.read_by("bob") == ["3", "to bob"]
 
@@ -356,8 +355,7 @@ def test_a_call_that_a_hook_has_answered_keeps_its_answer(call: Any) -> None:
             return {"messages": [ToolMessage("refused", tool_call_id="add")]}
 
     model = ScriptedChatModel([named_calls("add", "look", "to_bob")])
-    alice = create_agent(model, [add, look, handoff("bob")], middleware=[Refuse()])
-    team = Team(alice, "bob")
+    team = Team(create_agent(model, [add, look, handoff("bob")], middleware=[Refuse()]), "bob")
     call(team.graph, GO)
     assert team.read_by("bob") == ["refused", "a tree", "to bob"]
 

@@ -265,8 +265,7 @@ def test_an_unknown_jump_is_refused(jump: Any) -> None:
 def test_all_errors_of_a_middleware_are_reported_at_once() -> None:
     with pytest.raises(SpecErrors) as caught:
         build(before_modle=hook, after_model=ahook, wrap_tool_call=lambda self: None)
-    codes = {error.code for error in caught.value.errors}
-    assert codes == {"AF105", "AF106", "AF107"}
+    assert {error.code for error in caught.value.errors} == {"AF105", "AF106", "AF107"}
 
 
 @each(
@@ -620,8 +619,7 @@ def test_a_subclass_of_a_built_in_uses_the_hook_that_it_overrides(
 
     mine = type("Mine", (built_in,), {hook: override, f"a{hook}": aoverride})
     for member in (built_in(**arguments), mine(**arguments)):
-        agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[member], ignore=IGNORED)
-        call(agent, ASK)
+        call(create_agent(ScriptedChatModel(["Hi"]), middleware=[member], ignore=IGNORED), ASK)
     assert seen == [hook]
 
 

@@ -136,8 +136,7 @@ def test_a_new_message_of_the_user_resets_the_count(call: Any, fused: Any) -> No
 
 def test_a_run_that_broke_off_does_not_count_for_the_next_one(call: Any) -> None:
     steps = [*[unreadable()] * 3, ValueError("down"), *[unreadable()] * 3, "Done"]
-    model = ScriptedChatModel(steps)
-    agent = create_agent(model, [add], checkpointer=InMemorySaver())
+    agent = create_agent(ScriptedChatModel(steps), [add], checkpointer=InMemorySaver())
     with pytest.raises(ValueError, match="down"):
         call(agent, GO, THREAD)
     assert last_text(call(agent, GO, THREAD)) == "Done"
@@ -181,14 +180,12 @@ def test_the_end_is_recorded_and_in_the_plan(call: Any) -> None:
     log: list[Decision] = []
     model = ScriptedChatModel([unreadable()] * 20)
     agent = create_agent(model, [add], decisions=log.append, name="desk")
-    result = call(agent, GO)
-    assert result["messages"][-1].name == "desk"
+    assert call(agent, GO)["messages"][-1].name == "desk"
     skipped = [d for d in log if d.outcome == "skipped"]
     reason = "the model's calls of add could not be read, 4 times in a row"
     assert [(d.hook, d.reason) for d in skipped] == [("model", reason)]
     assert [d.reason for d in log if d.outcome == "routed"][-1] == "only errors"
-    reasons = {str(r) for t in topology_of(agent).transitions for r in t.reasons}
-    assert "only errors" in reasons
+    assert "only errors" in {str(r) for t in topology_of(agent).transitions for r in t.reasons}
 
 
 class Still(AgentMiddleware):
@@ -468,8 +465,7 @@ def test_hook_by_hook_it_ends_as_late_as_possible(call: Any, stack: str) -> None
     answer = 1 + 2 * number
     for steps in range(around + answer + 1, around + answer + 20):
         agent = create_agent(restless(), [add], middleware=STACKS[stack](), fused=False)
-        ran = turns(call(agent, GO, limit(steps)))
-        assert ran == (steps - 1 - around - answer) // turn
+        assert turns(call(agent, GO, limit(steps))) == (steps - 1 - around - answer) // turn
 
 
 @EACH_WAY
@@ -550,8 +546,7 @@ def test_an_answer_next_to_calls_without_steps_is_not_taken(call: Any, fused: An
     agent = create_agent(
         ScriptedChatModel([asked]), [add], response_format=ToolStrategy(Number), fused=fused
     )
-    result = call(agent, GO, limit(3))
-    assert result["structured_response"] is None
+    assert call(agent, GO, limit(3))["structured_response"] is None
 
 
 @EACH_WAY
@@ -573,8 +568,7 @@ def test_an_agent_in_a_graph_ends_with_an_answer_and_the_graph_goes_on(
 @EACH_WAY
 def test_the_decision_log_shows_the_end(call: Any, fused: Any) -> None:
     log: list[Any] = []
-    agent = create_agent(restless(), [add], decisions=log.append, fused=fused)
-    call(agent, GO, limit(3))
+    call(create_agent(restless(), [add], decisions=log.append, fused=fused), GO, limit(3))
     skipped, reported, routed = (one for one in log if one.outcome != "passed")
     assert skipped.reason == "its recursion limit of 3 leaves too few steps for the calls of add"
     assert (reported.tool, reported.call_id, reported.detail) == ("add", "0-0", "recursion limit")

@@ -324,8 +324,7 @@ def test_open_questions_are_reported_and_left(text: str, line: int, kind: str, w
 
 
 def test_what_has_no_counterpart_stays_next_to_what_moves() -> None:
-    text = "from langchain.agents import AgentExecutor, create_agent\n"
-    done = migrate_source(text)
+    done = migrate_source("from langchain.agents import AgentExecutor, create_agent\n")
     assert done.text.splitlines() == [
         "from langchain.agents import AgentExecutor",
         "from agent_factory import create_agent",
@@ -487,8 +486,7 @@ def test_lines_that_do_not_move_stay_and_no_remark_is_lost(text: str, to: Factor
 @given(st.text(), st.text(), newline)
 def test_what_is_around_an_import_stays_to_the_letter(before: str, after: str, end: str) -> None:
     around = f"{before!a}{end}", f"{end}# {after!a}"
-    done = migrate_source(IMPORT.join(around))
-    assert done.text == MOVED.join(around)
+    assert migrate_source(IMPORT.join(around)).text == MOVED.join(around)
 
 
 @given(st.text())

@@ -59,8 +59,7 @@ def test_the_provider_is_asked_for_the_schema(call: Any, strict: Any, passed: An
     assert [m.type for m in result["messages"]] == ["human", "ai"]
     ((name, asked),) = model.requests[0].kwargs.items()
     assert (name, asked["type"]) == ("response_format", "json_schema")
-    schema = asked["json_schema"].pop("schema")
-    assert schema["properties"].keys() == {"degrees"}
+    assert asked["json_schema"].pop("schema")["properties"].keys() == {"degrees"}
     assert asked["json_schema"] == {"name": "Weather", **passed}
 
 
@@ -164,8 +163,7 @@ def test_an_answer_of_an_earlier_turn_is_not_this_turns(call: Any) -> None:
 )
 @each("attribute", ["model_name", "model", "model_id"])
 def test_models_with_structured_output_are_known(name: str, supports: bool, attribute: str) -> None:
-    model = type("Model", (), {attribute: name})()
-    assert supports_provider_strategy(model) is supports
+    assert supports_provider_strategy(type("Model", (), {attribute: name})()) is supports
 
 
 @each(
@@ -257,8 +255,7 @@ def test_an_answer_is_finished_by_the_strategy_that_was_asked_for(call: Any) -> 
 
     model = NamedModel(steps=[TOOL_CALL], model_name="gemini-2.5-flash", profile=GEMINI)
     stack = [answer_alone, with_look, run_all]
-    agent = create_agent(model, middleware=stack, response_format=Weather)
-    result = call(agent, ASK)
+    result = call(create_agent(model, middleware=stack, response_format=Weather), ASK)
     assert result["structured_response"] == Weather(degrees=18)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool"]
 

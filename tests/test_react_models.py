@@ -188,8 +188,7 @@ def test_a_function_chooses_the_model_of_each_call(call: Any) -> None:
 def test_a_chosen_model_reads_the_prompt_and_nothing_is_bound_to_it(call: Any) -> None:
     """B20"""
     asked = scripted()
-    agent = create_react_agent(lambda state, runtime: asked, [add], prompt="Be brief.")
-    call(agent, ASK)
+    call(create_react_agent(lambda state, runtime: asked, [add], prompt="Be brief."), ASK)
     assert asked.requests[0].tools == []
     assert [m.text for m in asked.requests[0].messages] == ["Be brief.", "2 + 3?"]
 
@@ -365,8 +364,7 @@ def test_a_choice_holds_for_one_call(call: Any) -> None:
     """B32: what was chosen before is not shown again."""
     asked = scripted(ADD, "It is 5.")
     choices = iter([{"llm_input_messages": [("user", "Short")]}, {}])
-    agent = create_react_agent(asked, [add], pre_model_hook=lambda state: next(choices))
-    call(agent, ASK)
+    call(create_react_agent(asked, [add], pre_model_hook=lambda state: next(choices)), ASK)
     assert shown(asked) == [("human", "Short")]
     assert [kind for kind, _ in shown(asked, 1)] == ["human", "ai", "tool"]
 

@@ -127,8 +127,7 @@ def test_it_is_a_node_of_another_graph(call: Any) -> None:
     """B6: with the steps of that graph's run as its own limit."""
     inner = create_react_agent(scripted(ADD, "It is 5."), [add], name="counter")
     graph = StateGraph(MessagesState).add_node("counter", inner).add_edge(START, "counter")
-    outer = graph.compile()
-    assert call(outer, ASK)["messages"][-1].text == "It is 5."
+    assert call(graph.compile(), ASK)["messages"][-1].text == "It is 5."
     short = create_react_agent(scripted(ADD), [add])
     graph = StateGraph(MessagesState).add_node("counter", short).add_edge(START, "counter")
     said = call(graph.compile(), ASK, {"recursion_limit": 3})["messages"][-1].text
@@ -179,8 +178,7 @@ def test_the_model_is_asked_for_the_answer(
 ) -> None:
     """B42, B44, G17: in its own call, without the agent's tools, that leaves no message."""
     asked = ScriptedChatModel([ADD, "It is 5.", answer(name)])
-    agent = create_react_agent(asked, [add], response_format=schema)
-    result = call(agent, ASK)
+    result = call(create_react_agent(asked, [add], response_format=schema), ASK)
     assert result["structured_response"] == expected
     assert [m.text for m in result["messages"]] == ["2 + 3?", "", "5", "It is 5."]
     assert len(asked.requests[2].tools) == 1

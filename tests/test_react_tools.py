@@ -122,8 +122,7 @@ def test_a_call_next_to_one_that_asks_is_kept_where_it_is_its_own_task(
         checkpointer=InMemorySaver(),
     )
     call(agent, ASK, THREAD)
-    result = call(agent, Command(resume="yes"), THREAD)
-    assert texts(result)[2:] == ["5", "yes", "Done."]
+    assert texts(call(agent, Command(resume="yes"), THREAD))[2:] == ["5", "yes", "Done."]
     assert sorted(ran) == expected
 
 
@@ -240,8 +239,7 @@ def test_tools_hand_over_to_the_parent(version: Any, given: str, others: Any, ca
     agent = create_react_agent(
         scripted(calls), tools if given == "tools" else ToolNode(tools), version=version
     )
-    result = call(team(agent), ASK)
-    said = texts(result)[1:]
+    said = texts(call(team(agent), ASK))[1:]
     assert sorted(said) == sorted(["to ada", "to bob", "I am ada.", "I am bob."])
 
 
@@ -312,8 +310,7 @@ def test_a_hook_edits_calls_before_they_are_run(call: Any) -> None:
         calls = [{**c, "name": "mul"} for c in said.tool_calls]
         return {"messages": [AIMessage("", id=said.id, tool_calls=calls)]}
 
-    agent = create_react_agent(scripted(ONE, "Done."), [add, mul], post_model_hook=edit)
-    call(agent, ASK)
+    call(create_react_agent(scripted(ONE, "Done."), [add, mul], post_model_hook=edit), ASK)
     assert ran == ["mul"]
 
 
@@ -347,8 +344,7 @@ def test_a_hook_sees_an_instance_of_a_model_and_may_give_one_back(name: str, cal
         return state.model_copy(update={"notes": [*state.notes, type(state).__name__]})
 
     hook: Any = {name: note}
-    agent = create_react_agent(scripted(), [add], state_schema=NotingModel, **hook)
-    result = call(agent, ASK)
+    result = call(create_react_agent(scripted(), [add], state_schema=NotingModel, **hook), ASK)
     assert result["notes"] == ["NotingModel"]
     assert len(result["messages"]) == 2
 
@@ -372,8 +368,7 @@ def test_a_hook_replaces_the_history(call: Any) -> None:
         last = state["messages"][-1:]
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *last]}
 
-    asked = scripted()
-    agent = create_react_agent(asked, [], pre_model_hook=trim)
+    agent = create_react_agent(scripted(), [], pre_model_hook=trim)
     result = call(agent, {"messages": [("user", "One"), ("ai", "Two"), ("user", "Three")]})
     assert texts(result) == ["Three", "Hello"]
 

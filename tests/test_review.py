@@ -99,8 +99,7 @@ def test_identical_calls_of_which_some_are_reviewed_are_distinguished_by_id(act:
     }
     agent, _ = asked(alike, "Done.", on=only_b)
     assert [call.id for call in act("pending", agent).calls] == ["b"]
-    result = act("reject", agent, "no", "b")
-    assert results_by_id(result) == {"a": "paid 1", "b": "no"}
+    assert results_by_id(act("reject", agent, "no", "b")) == {"a": "paid 1", "b": "no"}
 
 
 def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act: Act) -> None:
@@ -280,8 +279,7 @@ def test_a_new_message_keeps_what_a_finished_step_has_written(fused: bool) -> No
     with pytest.raises(ConnectionError):
         agent.invoke({"messages": ["More"]}, THREAD, durability="sync")
     saver.answers = 10
-    result = review.add_input(agent, THREAD, "And?")
-    texts = [message.text for message in result["messages"]]
+    texts = [message.text for message in review.add_input(agent, THREAD, "And?")["messages"]]
     assert texts[:3] == ["Hi", "First.", "More"]
     assert texts[-2:] == ["And?", "Third."]
     assert "Second." in texts
@@ -446,8 +444,7 @@ def test_an_interrupt_in_a_tool_can_not_be_approved_or_edited(act: Act) -> None:
 
 def test_a_new_message_drops_an_interrupt_in_a_tool(act: Act) -> None:
     agent, till = asked([LOOK, question("size")], "Fine.")
-    result = act("add_input", agent, "Never mind.")
-    assert results_by_id(result)["look"] == "all there"
+    assert results_by_id(act("add_input", agent, "Never mind."))["look"] == "all there"
     assert till.done == ["look"]
     assert goes_on(agent)
 

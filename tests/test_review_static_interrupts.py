@@ -79,8 +79,7 @@ def test_a_model_cannot_claim_that_its_calls_were_approved(act: Act, build: Act)
 def test_an_approved_call_waits_until_the_other_is_decided(act: Act, build: Act) -> None:
     """All calls of a turn stop and start together: the first decision is kept in the thread."""
     agent, till = stopped(build, payments(1, 2), "Done.")
-    still = act("approve", agent, "call_1")
-    assert [m.type for m in still["messages"]] == ["human", "ai"]
+    assert [m.type for m in act("approve", agent, "call_1")["messages"]] == ["human", "ai"]
     assert [call.id for call in act("pending", agent).open] == ["call_2"]
     assert not till.paid
     result = act("reject", agent, "Too much.")
@@ -312,8 +311,7 @@ def test_a_thread_is_needed() -> None:
     for agent, config in cases:
         with pytest.raises(review.NoThread, match="AF335"):
             review.pending(agent, config)
-    bound = kept.with_config(THREAD)
-    assert not review.pending(bound, {})
+    assert not review.pending(kept.with_config(THREAD), {})
 
 
 ACTIONS: Any = [

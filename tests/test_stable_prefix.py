@@ -165,8 +165,7 @@ def think(_: Any, number: int) -> dict[str, Any]:
 def route(_: Any, number: int) -> dict[str, Any]:
     """The cache of another model is another one, so nothing else matters."""
     name = ("large", "small")[number % 2]
-    model = Named(steps=answers(), model=name)
-    return {"model": model, "system_prompt": f"You are {name}."}
+    return {"model": Named(steps=answers(), model=name), "system_prompt": f"You are {name}."}
 
 
 @each(
@@ -255,8 +254,7 @@ def appends_after() -> Any:
 def test_a_hook_that_removes_messages(check: Any) -> None:
     @before_agent
     def shorten(state: Any, runtime: Any) -> Any:
-        old = state["messages"][:-3]
-        return {"messages": [RemoveMessage(id=m.id) for m in old]}
+        return {"messages": [RemoveMessage(id=m.id) for m in state["messages"][:-3]]}
 
     assert changes(check, built(shorten)) == [
         "turn 3: shorten.before_agent removes messages[0] to messages[1]"
@@ -363,8 +361,7 @@ def test_an_edit_before_the_last_request_is_not_blamed_for_one_after_it(check: A
     def shorten(state: Any, runtime: Any) -> Any:
         if len(state["messages"]) != 3:
             return None
-        first = state["messages"][0].model_copy(update={"content": "H."})
-        return {"messages": [first]}
+        return {"messages": [state["messages"][0].model_copy(update={"content": "H."})]}
 
     assert changes(check, built(shorten), caller_edits()) == [
         "turn 2: shorten.before_agent edits messages[0]",

@@ -206,8 +206,7 @@ def noting(request: Any) -> Any:
     ],
 )
 def test_answers_of_a_layer_are_streamed(collect: Any, layer: Any, expected: list[str]) -> None:
-    model = ScriptedChatModel(["First.", "Second."])
-    agent = create_agent(model, middleware=[layer])
+    agent = create_agent(ScriptedChatModel(["First.", "Second."]), middleware=[layer])
     assert words(collect(agent, ASK, stream_mode="messages")) == expected
 
 
@@ -255,8 +254,7 @@ def test_an_agent_called_with_nostream_streams_no_tokens(collect: Any, layered: 
 
     members = [Through()] if layered else []
     agent = create_agent(ScriptedChatModel(["Hi there."]), middleware=members)
-    without_streaming = agent.with_config(tags=["nostream"])
-    chunks = collect(without_streaming, ASK, stream_mode="messages")
+    chunks = collect(agent.with_config(tags=["nostream"]), ASK, stream_mode="messages")
     assert not [message for message, _ in chunks if isinstance(message, AIMessageChunk)]
 
 
@@ -331,5 +329,4 @@ def test_the_event_protocol_has_the_agents_that_tools_call(fused: bool) -> None:
 
 def test_an_agent_without_a_name_is_a_subgraph_and_no_subagent() -> None:
     stream: Any = with_subagent(name=None).stream_events(ASK, version="v3")
-    kinds = [kind for kind, _ in stream.interleave("subgraphs", "subagents")]
-    assert kinds == ["subgraphs"]
+    assert [kind for kind, _ in stream.interleave("subgraphs", "subagents")] == ["subgraphs"]

@@ -148,8 +148,7 @@ def among_calls(name: str, args: Any, **options: Any) -> tuple[Any, ScriptedChat
     parts: Any = {"tool_calls": [*calls, other]}
     if isinstance(args, str):
         parts = {"tool_calls": calls, "invalid_tool_calls": [{**other, "error": None}]}
-    first = AIMessage("", **parts)
-    model = ScriptedChatModel([first, [answer(20)]])
+    model = ScriptedChatModel([AIMessage("", **parts), [answer(20)]])
     options = {"checkpointer": InMemorySaver(), **options}
     tools: Any = [look, fail, direct, stop]
     return create_agent(model, tools, response_format=ToolStrategy(Weather), **options), model
@@ -167,8 +166,7 @@ def test_an_answer_next_to_a_call_that_fails_is_not_taken(
     if "__interrupt__" in result:
         assert result.get("structured_response") is None
         assert agent.get_state(THREAD).values["structured_response"] is None
-        pending = result["__interrupt__"][0].id
-        result = call(agent, Command(resume={pending: REJECT}), THREAD)
+        result = call(agent, Command(resume={result["__interrupt__"][0].id: REJECT}), THREAD)
     assert result["structured_response"] == Weather(degrees=20)
     shown = {m.tool_call_id: m for m in model.requests[1].messages if isinstance(m, ToolMessage)}
     assert (shown["out"].status, shown["look"].status) == ("error", "error")
@@ -443,8 +441,7 @@ def agent(*steps: Any, tools: Any = (), **options: Any) -> tuple[Any, ScriptedCh
 
 def error_texts(model: ScriptedChatModel) -> list[str]:
     """What was reported to the model about its first answer."""
-    after = model.requests[1].messages[2:]
-    return [message.text for message in after]
+    return [message.text for message in model.requests[1].messages[2:]]
 
 
 # --- the forms of handle_errors -----------------------------------------------------------------
@@ -746,8 +743,7 @@ def check_script(script: list[str], say: Any, tools: list[Any], format_: Any, a:
 @example(script=["tool", "prose", "twice", "two tools", "invalid next to a tool"])
 def test_with_tools_and_an_output_tool(a: bool, script: list[str]) -> None:
     """wanted 2, 5: never silent, never spinning."""
-    format_ = ToolStrategy(Weather, max_retries=RETRIES)
-    check_script(script, by_tool, [look], format_, a)
+    check_script(script, by_tool, [look], ToolStrategy(Weather, max_retries=RETRIES), a)
 
 
 @pytest.mark.parametrize("a", [False, True], ids=["sync", "async"])
@@ -759,8 +755,7 @@ def test_with_tools_and_an_output_tool(a: bool, script: list[str]) -> None:
 )
 @example(script=["unreadable", "stray", "prose"])
 def test_without_tools_and_with_an_output_tool(a: bool, script: list[str]) -> None:
-    format_ = ToolStrategy(Weather, max_retries=RETRIES)
-    check_script(script, by_tool, [], format_, a)
+    check_script(script, by_tool, [], ToolStrategy(Weather, max_retries=RETRIES), a)
 
 
 @pytest.mark.parametrize("a", [False, True], ids=["sync", "async"])

@@ -110,8 +110,7 @@ def test_a_process_ends_with_its_owner(processes: Processes) -> None:
         running = mine.start([sys.executable, "-c", sleeping], ready="ready")
         assert running.poll() is None
     assert running.returncode != 0
-    quick = processes.start([sys.executable, "-c", "raise SystemExit(3)"])
-    assert exit_code(quick) == 3
+    assert exit_code(processes.start([sys.executable, "-c", "raise SystemExit(3)"])) == 3
     with pytest.raises(AssertionError, match="ended before it wrote 'ready'"):
         processes.start([sys.executable, "-c", "print('no')"], ready="ready")
 
@@ -119,6 +118,5 @@ def test_a_process_ends_with_its_owner(processes: Processes) -> None:
 def test_a_process_ends_where_its_test_fails() -> None:
     owner = owned()
     running = owner.__enter__().start([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    error = RuntimeError("the test has failed")
-    assert not owner.__exit__(RuntimeError, error, None)
+    assert not owner.__exit__(RuntimeError, RuntimeError("the test has failed"), None)
     assert running.returncode is not None

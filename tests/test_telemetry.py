@@ -245,8 +245,7 @@ def pausing(**options: Any) -> Any:
 
 @pytest.mark.parametrize("fused", [True, "turn", False])
 def test_an_interrupt_is_not_an_error(call: Any, spans: Spans, fused: Any) -> None:
-    agent = pausing(middleware=[Flows()], fused=fused)
-    call(agent, ASK, watched(spans))
+    call(pausing(middleware=[Flows()], fused=fused), ASK, watched(spans))
     paused = {"invoke_agent desk", "tools", "Flows.around_tool", "execute_tool ask"}
     for span in spans.started:
         assert span.status.status_code is StatusCode.UNSET
@@ -531,8 +530,7 @@ def measured(spans: Spans) -> tuple[InMemoryMetricReader, Any]:
 
 def test_tokens_and_durations_are_measured(call: Any, spans: Spans) -> None:
     reader, config = measured(spans)
-    agent = create_agent(Named(steps=[CALL, ANSWER]), [add], name="desk")
-    call(agent, ASK, config)
+    call(create_agent(Named(steps=[CALL, ANSWER]), [add], name="desk"), ASK, config)
     found = points(reader)
     asked = {
         "gen_ai.operation.name": "chat",

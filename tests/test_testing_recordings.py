@@ -179,8 +179,7 @@ def test_what_is_nested_too_deeply_is_an_error_that_says_so(path: Path, levels: 
     record(ScriptedChatModel(["One."]), path).invoke("Hi")
     with pytest.raises(CassetteError, match=r"sum.jsonl: a request is nested too deeply"):
         replay(path).invoke([asked])
-    text = path.read_text().replace('"Hi"', "[" * levels + "]" * levels)
-    path.write_text(text)
+    path.write_text(path.read_text().replace('"Hi"', "[" * levels + "]" * levels))
     with pytest.raises(CassetteError, match=r"sum.jsonl:2: is nested too deeply"):
         replay(path)
 
@@ -328,8 +327,7 @@ def build(model: Any, stack: list[Any]) -> Any:
 @pytest.fixture(params=["sync", "async"])
 def compare(request: pytest.FixtureRequest, path: Path) -> Any:
     """Run a recorded agent without middleware again with some."""
-    model = record(ScriptedChatModel([CALL, "It is 3."]), path)
-    build(model, []).invoke(ASKED)
+    build(record(ScriptedChatModel([CALL, "It is 3."]), path), []).invoke(ASKED)
 
     def run(stack: list[Any], old: tuple[Any, ...] = ()) -> Divergence | None:
         args: Any = (path, build, ASKED)

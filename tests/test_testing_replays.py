@@ -108,8 +108,7 @@ def replay_one(request: pytest.FixtureRequest) -> Any:
 
 def recorded(path: Path, script: list[Any] | None = None, *stack: Any, **options: Any) -> Path:
     """Record a run of the agent."""
-    model = record(ScriptedChatModel(script or steps()), path, **options)
-    build(model, *stack).invoke(ASK)
+    build(record(ScriptedChatModel(script or steps()), path, **options), *stack).invoke(ASK)
     ran.clear()
     return path
 
@@ -373,8 +372,7 @@ def test_calls_of_one_turn_keep_their_decisions(tmp_path: Path, replay_one: Any,
     agent: Any = record_agent(both(ScriptedChatModel(script)), path)
     agent.invoke(ASK, THREAD)
     order, money = review.pending(agent, THREAD).calls
-    decisions = {order.id: {"type": "approve"}, money.id: {"type": "reject"}}
-    review.decide(agent, THREAD, decisions)
+    review.decide(agent, THREAD, {order.id: {"type": "approve"}, money.id: {"type": "reject"}})
     assert replay_one(both, path).verdict == "passed"
     done = replay_one(asking("refund"), path)
     assert done.verdict is ReplayVerdict.CHANGED
@@ -449,8 +447,7 @@ def test_inputs_are_what_the_agent_got_and_not_what_its_model_saw(
     path = tmp_path / "a.jsonl"
     shouting(record(ScriptedChatModel(["Yes."]), path, inputs=[asked])).invoke(asked)
     assert replay_one(shouting, path).verdict == "passed"
-    done = replay_one(build, path)
-    assert "'QUIET.' was recorded, 'Quiet.' is asked now" in done.reason
+    assert "'QUIET.' was recorded, 'Quiet.' is asked now" in replay_one(build, path).reason
 
 
 def test_an_input_is_a_state_or_a_resume(tmp_path: Path) -> None:
@@ -543,8 +540,7 @@ def test_results_and_arguments_are_redacted(tmp_path: Path, replay_one: Any) -> 
     def secret(model: Any) -> Any:
         return create_agent(model, [find_order])
 
-    args = {"order": "A1", "password": "lamp"}
-    script = [[{"name": "find_order", "args": args}], "Here."]
+    script = [[{"name": "find_order", "args": {"order": "A1", "password": "lamp"}}], "Here."]
     path = tmp_path / "a.jsonl"
     record_agent(secret(ScriptedChatModel(script)), path).invoke(ASK)
     text = path.read_text()
@@ -779,8 +775,7 @@ def test_what_was_recorded_passes_with_the_same_agent(
         return create_agent(model, [find_order, refund], middleware=middleware)
 
     path = tmp_path_factory.mktemp("law") / "run.jsonl"
-    script = [step for turns in runs for step in (*turns, "Done.")]
-    model = ScriptedChatModel(script)
+    model = ScriptedChatModel([step for turns in runs for step in (*turns, "Done.")])
     agent = record_agent(build(model), path) if with_results else build(record(model, path))
     state: dict[str, Any] = {"messages": []}
     for number in range(len(runs)):

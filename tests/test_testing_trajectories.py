@@ -421,8 +421,7 @@ def test_what_a_hook_or_a_client_writes_is_not_from_the_model(call: Any) -> None
     agent = create_agent(
         ScriptedChatModel([calls("search", query="x")] * 3), [search], middleware=[limit]
     )
-    history = [("user", "Hi"), ("ai", "Hello."), ("user", "Search.")]
-    done = call(agent, {"messages": history})
+    done = call(agent, {"messages": [("user", "Hi"), ("ai", "Hello."), ("user", "Search.")]})
     assert_trajectory(done, "model{2}, answer{2}")
     assert "  2  answer: not from the model: Hello." in str(trajectory_of(done))
 
@@ -613,8 +612,7 @@ def test_a_rule_holds_if_brute_force_finds_an_order(
         # The step is where it breaks: up to the turn before it, some run goes on from here.
         turn = steps[found.index].turn
         assert rule.sees(steps[found.index])
-        before = tuple(step for step in steps if step.turn < turn)
-        early = rule.check(before)
+        early = rule.check(tuple(step for step in steps if step.turn < turn))
         assert early is None or early.index is None
 
 

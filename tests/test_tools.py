@@ -80,8 +80,7 @@ def test_functions_methods_and_tool_objects_are_offered_and_run(call: Any) -> No
 def test_a_providers_tool_is_offered_and_never_run(call: Any) -> None:
     """B14"""
     model = ScriptedChatModel([calls("web_search", q="x"), "Done"])
-    agent = create_agent(model, [add, {"type": "web_search", "name": "web_search"}])
-    result = call(agent, GO)
+    result = call(create_agent(model, [add, {"type": "web_search", "name": "web_search"}]), GO)
     assert model.requests[0].tools == ["add", "web_search"]
     assert tool_results(result) == [
         ("Error: web_search is not a valid tool, try one of [add].", "error")
@@ -366,8 +365,7 @@ def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
 
 def test_a_handled_error_does_not_stop_parallel_calls(call: Any) -> None:
     """C20"""
-    both = [asked("fail", kind="value"), asked("add", a=1, b=2)]
-    model = ScriptedChatModel([both, "Done"])
+    model = ScriptedChatModel([[asked("fail", kind="value"), asked("add", a=1, b=2)], "Done"])
     result = call(create_agent(model, [fail, add], handle_tool_errors="No."), GO)
     assert tool_results(result) == [("No.", "error"), ("3", "success")]
 

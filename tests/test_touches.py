@@ -218,8 +218,7 @@ def test_a_failure_repeats_no_call_that_has_finished(
     desk.failing.add(failing)
     with pytest.raises(RuntimeError, match=failing):
         agent.invoke(start(), THREAD)
-    result = agent.invoke(None, THREAD)
-    assert left(result) == one_by_one(turn)
+    assert left(agent.invoke(None, THREAD)) == one_by_one(turn)
     begins = [name for event, name in desk.events if event == "begin"]
     assert begins.count(failing) == 2
     assert len(begins) == len(turn) + 1
@@ -362,8 +361,7 @@ def test_all_spellings_of_the_path_of_a_file_are_one_name(path: str) -> None:
         assert declaration is not None
         assert declaration.of({"path": path}).writes == ("file:a",)
         assert declaration.of({"path": "//a"}).writes == ("file:/a",)
-    other = Touches(reads=("row:{path}",))
-    assert other.of({"path": path}).reads == (f"row:{path}",)
+    assert Touches(reads=("row:{path}",)).of({"path": path}).reads == (f"row:{path}",)
 
 
 def test_a_tool_is_copied_with_what_it_touches() -> None:
@@ -512,8 +510,7 @@ def test_a_result_that_waits_for_the_calls_before_it_is_stored_as_its_guard_lets
     )
     agent.invoke(MESSAGE, THREAD)
     assert "ann@example.com" not in str([*saver.list(THREAD)])
-    result = agent.invoke(Command(resume=1), THREAD)
-    texts = [m.content for m in result["messages"][2:-1]]
+    texts = [m.content for m in agent.invoke(Command(resume=1), THREAD)["messages"][2:-1]]
     assert texts == ["asks", "b", "b", *["Write to [REDACTED_EMAIL]."] * 3]
 
 

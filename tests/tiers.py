@@ -55,8 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     calls = metafunc._calls
     if calls and not SNAPSHOTS.intersection(metafunc.fixturenames):
         tier = metafunc.config.getoption("tier")
-        number = crc32(metafunc.definition.nodeid.encode())
-        calls[:] = chosen(calls, tier, number)
+        calls[:] = chosen(calls, tier, crc32(metafunc.definition.nodeid.encode()))
     return result
 
 
@@ -112,8 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the functions of other tiers, and order a slice."""
     tier = config.getoption("tier")
     if tier in ("short", "long"):
-        paths = {item.path for item in items}
-        untouched = {path for path in paths if is_untouched(path)}
+        untouched = {path for path in {item.path for item in items} if is_untouched(path)}
         remaining = [
             item
             for item in items

@@ -114,8 +114,7 @@ def changes(**fields: Any) -> Any:
 
 @each("chosen", [outputs.ToolStrategy(Sum), outputs.AutoStrategy(Sum), Sum])
 def test_a_layer_may_choose_the_format(chosen: Any, call: Any) -> None:
-    layer = changes(response_format=chosen)
-    agent = agent_of(layer, steps=[GOOD], response_format=Sum | Name)
+    agent = agent_of(changes(response_format=chosen), steps=[GOOD], response_format=Sum | Name)
     assert call(agent, ASK)["structured_response"] == Sum(value=1)
 
 
@@ -181,8 +180,7 @@ class Marking(theirs.AgentMiddleware[Marked, Any]):
 
 
 def test_their_marks_hide_keys_of_the_state(alike: Any) -> None:
-    seen = alike(lambda: [Marking()], ["hello"], GIVEN)
-    result, _ = seen["outcomes"][0]
+    result, _ = alike(lambda: [Marking()], ["hello"], GIVEN)["outcomes"][0]
     assert result["plain"] == "2"
     assert result["written"] == "'mine'"
     assert result.keys().isdisjoint({"private", "kept", "jump_to"})

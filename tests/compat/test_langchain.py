@@ -122,8 +122,7 @@ counting = THEIRS.layer(count, state_schema=Seen)
 
 
 def test_the_command_of_an_extended_response_is_applied(alike: Any) -> None:
-    seen = alike(lambda: [counting], ADDING, tools=[add])
-    assert seen["state"]["seen"] == "3"
+    assert alike(lambda: [counting], ADDING, tools=[add])["state"]["seen"] == "3"
 
 
 def cache(request: Any) -> Any:
@@ -172,8 +171,7 @@ class Stopping(theirs.AgentMiddleware[Any, Any]):
 
 
 def test_declared_jumps_and_tools_of_a_class_are_the_agents(alike: Any) -> None:
-    seen = alike(lambda: [Stopping()], ADDING)
-    assert seen["state"]["messages"][-1]["content"] == "Enough."
+    assert alike(lambda: [Stopping()], ADDING)["state"]["messages"][-1]["content"] == "Enough."
 
 
 def decorated() -> list[Any]:
@@ -464,8 +462,7 @@ def test_what_a_review_says_is_what_it_does(mode: Any) -> None:
     )
     config: Any = {"configurable": {"thread_id": "1"}}
     agent.invoke({"messages": [("user", "Pay.")]}, config)
-    asked = bool(agent.get_state(config).interrupts)
-    assert asked == (PLACES[mode] == "around_tool")
+    assert bool(agent.get_state(config).interrupts) == (PLACES[mode] == "around_tool")
 
 
 @each(

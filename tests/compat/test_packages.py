@@ -94,8 +94,7 @@ def test_steering_offers_only_the_tools_of_the_task(alike: Any) -> None:
 def test_steering_sends_a_run_back_that_ends_too_early(alike: Any, times: int) -> None:
     """A jump from after_agent back to the model, as often as it allows."""
     steps = ["Finished."] * times + (STEERED if times == 1 else [])
-    seen = alike(steer, steps)
-    assert "have not completed" in str(seen["state"]["messages"])
+    assert "have not completed" in str(alike(steer, steps)["state"]["messages"])
 
 
 def test_workflows_are_chosen_in_a_run(alike: Any) -> None:
@@ -103,8 +102,7 @@ def test_workflows_are_chosen_in_a_run(alike: Any) -> None:
         tasks = [steering.Task("collect", "Collect it.", [read_file])]
         return [steering.WorkflowSteeringMiddleware([steering.Workflow("w", "Work.", tasks)])]
 
-    steps = [call_of("activate_workflow", 0, workflow="w"), *STEERED[:3], "Done."]
-    alike(stack, steps)
+    alike(stack, [call_of("activate_workflow", 0, workflow="w"), *STEERED[:3], "Done."])
 
 
 def test_both_packages_work_together_with_our_middleware(alike: Any, call: Any) -> None:

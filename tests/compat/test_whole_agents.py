@@ -368,8 +368,7 @@ def played(
     layers = [b if not callable(b) else f.layer(b) for b in bodies]
     done = call(f.create_agent(model, list(tools), middleware=layers, **options), ASK)
     settings = [{k: v for k, v in r.kwargs.items() if k != "tool_choice"} for r in model.requests]
-    sent = [(r.messages, sorted(map(str, r.tools))) for r in model.requests]
-    return done, sent, settings
+    return done, [(r.messages, sorted(map(str, r.tools))) for r in model.requests], settings
 
 
 @scenario
@@ -563,8 +562,7 @@ def a_dynamic_tool_is_run_by_a_tool_layer(f: Any, call: Any) -> Any:
 
     steps = [[{"name": "shout", "args": {"text": "a"}, "id": "2"}], "x"]
     layers = [f.layer(offer), f.layer(supply, "tool")]
-    given = [played(f, call, *layers, steps=steps, tools=tools) for tools in ([add], [])]
-    return given, asked
+    return [played(f, call, *layers, steps=steps, tools=tools) for tools in ([add], [])], asked
 
 
 @scenario
@@ -607,8 +605,7 @@ def the_request_of_a_tool_is_changed(f: Any, call: Any) -> Any:
     seen: list[Any] = []
 
     def change(request: Any) -> Any:
-        runtime = request.runtime
-        names = [name for name in dir(runtime) if not name.startswith("_")]
+        names = [name for name in dir(request.runtime) if not name.startswith("_")]
         seen.append([request.tool.name, request.tool_call, sorted(request.state), names])
         first = yield request
         args = {"a": int(first.content), "b": 1}

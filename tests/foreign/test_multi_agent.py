@@ -64,8 +64,7 @@ def test_a_supervisor_delegates_and_answers(alike: Any, make: Any, mode: Any) ->
         graph = create_supervisor([math, research], model=model, prompt="Lead.", output_mode=mode)
         return graph.compile(checkpointer=InMemorySaver())
 
-    story = alike(build)
-    texts = [message["content"] for message in story.state["messages"]]
+    texts = [message["content"] for message in alike(build).state["messages"]]
     assert texts[-1] == "5, and a drink."
     assert ("All about tea." in texts) == (mode == "full_history")
 
@@ -93,8 +92,7 @@ def test_a_supervisor_remembers_earlier_turns(alike: Any, make: Any) -> None:
         graph = create_supervisor([math], model=model, output_mode="full_history")
         return graph.compile(checkpointer=InMemorySaver(), store=InMemoryStore())
 
-    story = alike(build, "2 + 3?", "Sure?")
-    assert "2 + 3?" in str(story.seen[0][-1])
+    assert "2 + 3?" in str(alike(build, "2 + 3?", "Sure?").seen[0][-1])
 
 
 def test_a_supervisor_of_supervisors(alike: Any, make: Any) -> None:
@@ -130,8 +128,7 @@ def test_a_supervisor_has_own_tools_handoffs_and_an_answer(alike: Any, make: Any
         )
         return graph.compile()
 
-    story = alike(build)
-    assert story.outcomes[0]["messages"][-1]["content"] == "Five."
+    assert alike(build).outcomes[0]["messages"][-1]["content"] == "Five."
 
 
 def test_a_supervisor_forwards_a_message(alike: Any, make: Any) -> None:
@@ -173,8 +170,7 @@ def swarm(library: Library, make: Any, alice: Any, bob: Any) -> Any:
 def test_a_swarm_stays_with_the_agent_that_was_handed_to(alike: Any, make: Any) -> None:
     def build(library: Library, script: Any) -> Any:
         alice = script(ADD, calls(to("bob")))
-        bob = script(SEARCH, "Bob here.", "Still Bob.")
-        return swarm(library, make, alice, bob)
+        return swarm(library, make, alice, script(SEARCH, "Bob here.", "Still Bob."))
 
     story = alike(build, "2 + 3, then Bob.", "Who are you?")
     assert story.state["active_agent"] == "Bob"

@@ -114,8 +114,7 @@ def test_short_conversations_and_other_models_are_not_marked(alike: Any) -> None
         caching = AnthropicPromptCachingMiddleware(
             min_messages_to_cache=3, unsupported_model_behavior="ignore"
         )
-        plain = library.create_agent(script("Hi."), middleware=[caching])
-        plain.invoke({"messages": "Hi"})
+        library.create_agent(script("Hi."), middleware=[caching]).invoke({"messages": "Hi"})
         return library.create_agent(claude(script(LOOKUP, "Done.")), [lookup], middleware=[caching])
 
     other, (first, second) = alike(build).seen
@@ -163,8 +162,7 @@ def test_files_in_the_state(alike: Any, kind: str) -> None:
             checkpointer=InMemorySaver(),
         )
 
-    story = alike(build)
-    files = story.state["text_editor_files" if editor else "memory_files"]
+    files = alike(build).state["text_editor_files" if editor else "memory_files"]
     assert [path.rpartition("/")[2] for path, data in files.items() if data != "None"] == [
         "renamed.txt"
     ]
@@ -216,8 +214,7 @@ def test_all_of_anthropic_with_builtins(alike: Any, tmp_path: Path) -> None:
             model, [lookup], middleware=stack, system_prompt="Work.", checkpointer=InMemorySaver()
         )
 
-    story = alike(build)
-    assert story.state["messages"][-1]["content"] == "Done."
+    assert alike(build).state["messages"][-1]["content"] == "Done."
 
 
 # OpenAI
@@ -387,8 +384,7 @@ def test_our_key_reaches_the_payload_of_openai() -> None:
     agent = create_agent(model, middleware=[caching], checkpointer=InMemorySaver())
     agent.invoke({"messages": "Hi"}, {"configurable": {"thread_id": "one"}})
     messages, _, settings = script.seen[0]
-    payload = model._get_request_payload(messages, **settings)
-    assert len(payload["prompt_cache_key"]) == 32
+    assert len(model._get_request_payload(messages, **settings)["prompt_cache_key"]) == 32
 
 
 SETTINGS: Any = {

@@ -475,8 +475,7 @@ def test_no_container_of_the_caller_is_kept(name: str) -> None:
     """The caller may change it afterwards."""
     arguments = ARGUMENTS[name]()
     callers = {id(c): c for c in containers(list(arguments.values()), set())}
-    shared = [c for c in containers(built(name, arguments), set()) if id(c) in callers]
-    assert shared == []
+    assert [c for c in containers(built(name, arguments), set()) if id(c) in callers] == []
 
 
 def test_the_arguments_of_every_built_in_are_known() -> None:
@@ -571,8 +570,7 @@ ASKING: dict[str, Callable[[ScriptedChatModel], Member]] = {
 def test_a_model_that_a_built_in_asks_is_asked_once_with_an_invalid_key(
     call: Any, name: str
 ) -> None:
-    error = ModelAuthenticationError("invalid key")
-    asked = ScriptedChatModel([error] * 9)
+    asked = ScriptedChatModel([ModelAuthenticationError("invalid key")] * 9)
     steps = [[{"name": "add", "args": {"a": 1, "b": 2}}], "3."]
     agent = create_agent(ScriptedChatModel(steps), [add, find], middleware=[ASKING[name](asked)])
     messages = [("user", "Hello"), ("ai", "Hello."), ("user", "1 + 2?")]

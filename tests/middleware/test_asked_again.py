@@ -414,8 +414,7 @@ def test_what_cannot_be_continued_is_asked_for_again(call: Any, ran: list[Any]) 
 
 
 def test_the_longest_text_is_kept_with_a_note_and_without_calls(call: Any, ran: list[Any]) -> None:
-    kwargs = {"tool_calls": [{"id": "1"}], "other": 1}
-    bad = cut("On", ADDING, additional_kwargs=kwargs)
+    bad = cut("On", ADDING, additional_kwargs={"tool_calls": [{"id": "1"}], "other": 1})
     result = call(agent(scripted(cut("Once upon"), cut("Once"), bad), ran), GO)
     message = result["messages"][-1]
     assert message.text == "Once upon\n\n[The answer was cut off at the limit of output tokens.]"
@@ -547,8 +546,7 @@ def test_no_call_of_a_failed_answer_runs_and_no_failed_answer_is_kept(
         assert_valid_history(result["messages"])
         answers = [m for m in result["messages"] if m.type == "ai"]
         for answer in answers:
-            failed = answer.response_metadata.get("failed_answers", [])
-            assert len(failed) <= retries + 1
+            assert len(answer.response_metadata.get("failed_answers", [])) <= retries + 1
             if answer.tool_calls:
                 assert answer.response_metadata.get("finish_reason") in ("stop", "content_filter")
             assert answer.text or answer.tool_calls or "content_filter" in str(answer)

@@ -249,8 +249,7 @@ def test_a_fork_from_before_the_call_does_not_read_its_result() -> None:
     agent = agent_with([WORK, *DONE], work)
     agent.invoke(HELLO, ONE)
     begin = [s for s in agent.get_state_history(ONE) if not s.values.get("messages")][-1]
-    result = agent.invoke({"messages": "Other"}, begin.config)
-    assert texts(result) == ["Other", "Done."]
+    assert texts(agent.invoke({"messages": "Other"}, begin.config)) == ["Other", "Done."]
 
 
 class Skips(AgentMiddleware[Any, Any]):
@@ -763,8 +762,7 @@ def test_jobs_under_way_bound_no_run_and_are_limited_in_a_sentence() -> None:
     assert few.reason == "The limit of BackgroundMiddleware is 3."
     assert "without a limit" in loop.reason
     assert counterexamples(plan, ["model passes a limit"])
-    plain = plan_agent(tools=[tool(work)])
-    assert not counterexamples(plain, ["at most 2 jobs under way"])
+    assert not counterexamples(plan_agent(tools=[tool(work)]), ["at most 2 jobs under way"])
 
 
 DIRECT = StructuredTool.from_function(lambda: "", name="d", description="D.", return_direct=True)

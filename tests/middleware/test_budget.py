@@ -88,8 +88,7 @@ def last_texts(model: ScriptedChatModel) -> list[str]:
 def test_the_last_call_that_fits_answers_from_the_work_so_far(send: Any, limits: Limits) -> None:
     steps = [response(looks=1, read=90), response(looks=1, read=110), response("A tree.", read=128)]
     model = ScriptedChatModel(steps)
-    budget = BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)
-    result = send(agent_of(model, budget))
+    result = send(agent_of(model, BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)))
     assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
     assert last_text(result) == "A tree."
     assert [request.tools for request in model.requests] == [["look"], ["look"], []]
@@ -213,8 +212,7 @@ def test_every_run_has_its_budget_and_a_thread_has_one_for_all(send: Any) -> Non
 
 def test_the_model_is_warned_once_for_each_mark_and_the_thread_does_not_keep_it(send: Any) -> None:
     model = ScriptedChatModel([*turns(9), response("done")])
-    budget = BudgetMiddleware(run=Limits(turns=20), warn_at=[0.2, 0.4])
-    result = send(agent_of(model, budget))
+    result = send(agent_of(model, BudgetMiddleware(run=Limits(turns=20), warn_at=[0.2, 0.4])))
     warned = [n for n, text in enumerate(last_texts(model)) if text.startswith("[Of the budget")]
     assert warned == [4, 8]
     assert "4 of 20 turns in this run are used" in last_texts(model)[4]

@@ -125,8 +125,7 @@ def test_a_result_that_equals_the_placeholder_does_not_count_as_cleared() -> Non
     history = [*turn("a", "[gone]"), *turn("b", "x" * 90), AIMessage("")]
     once = edited(ClearToolUsesEdit(trigger=0, keep=0, placeholder="[gone]"), history)
     assert [m.response_metadata != {} for m in once if isinstance(m, ToolMessage)] == [True, True]
-    twice = edited(ClearToolUsesEdit(trigger=0, keep=0, placeholder="other"), once)
-    assert twice == once
+    assert edited(ClearToolUsesEdit(trigger=0, keep=0, placeholder="other"), once) == once
 
 
 def test_results_of_excluded_tools_stay_under_either_name() -> None:
@@ -200,8 +199,7 @@ class CountingModel(ScriptedChatModel):
 def test_the_model_or_a_function_may_count(send: Any, settings: dict[str, Any]) -> None:
     history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
     for trigger, expected in ((4000, ["long long"]), (3999, [CLEARED])):
-        edits = [ClearToolUsesEdit(trigger=trigger, keep=0)]
-        counting = shortening(edits=edits, **settings)
+        counting = shortening(edits=[ClearToolUsesEdit(trigger=trigger, keep=0)], **settings)
         agent = agent_of(CountingModel(steps=["ok"]), counting, tools=())
         assert results(send(agent, history)["messages"]) == expected
 
@@ -338,8 +336,7 @@ def test_what_is_written_makes_the_thread_what_the_model_saw(
     ]
     model = ScriptedChatModel(["ok"])
     agent = create_agent(model, middleware=stack if cleared_first else stack[::-1])
-    given_ = [*messages, HumanMessage("?", id="last")]
-    result = agent.invoke({"messages": given_})
+    result = agent.invoke({"messages": [*messages, HumanMessage("?", id="last")]})
     assert result["messages"][:-1] == model.requests[0].messages
 
 
@@ -383,8 +380,7 @@ def test_a_thread_and_a_history_that_is_sent_again_are_cleared_at_the_same_place
 
 
 def test_a_conversation_that_stays_above_the_trigger_is_cleared_in_steps(send: Any) -> None:
-    words = "abcdefghijkl"
-    model = ScriptedChatModel([*(calls(word) for word in words), "done"])
+    model = ScriptedChatModel([*(calls(word) for word in "abcdefghijkl"), "done"])
     send(agent_of(model, clearing(trigger=600, keep=1)), [HumanMessage("talk " * 1000)])
     cleared = [results(record.messages).count(CLEARED) for record in model.requests]
     assert cleared == [0, 0, 1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9]

@@ -46,8 +46,7 @@ def ending(*steps: Any, stack: Any = (), **options: Any) -> tuple[Any, ScriptedC
 
 def test_the_instruction_is_sent_to_the_model_and_not_written_to_the_thread(ask: Any) -> None:
     agent, model = ending("I found nothing.")
-    messages = ask(agent)["messages"]
-    assert [m.text for m in messages] == ["Go on", "I found nothing."]
+    assert [m.text for m in ask(agent)["messages"]] == ["Go on", "I found nothing."]
     instruction = model.requests[0].messages[-1]
     assert instruction.type == "human"
     assert "3 of 3 searches are used up" in instruction.text
@@ -299,8 +298,7 @@ def test_a_call_that_failed_counts(send: Any, call: Any, fused: bool) -> None:
 @each("order", [1, -1])
 def test_each_attempt_of_a_layer_counts(send: Any, order: int) -> None:
     stack = [AsksTwice(), ModelCallLimitMiddleware(run_limit=3)][::order]
-    result = send(agent_of([CALL, CALL, CALL, "b"], *stack))
-    assert "3 of 3 model calls" in last_text(result)
+    assert "3 of 3 model calls" in last_text(send(agent_of([CALL, CALL, CALL, "b"], *stack)))
 
 
 @each(

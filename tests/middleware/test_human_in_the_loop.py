@@ -79,8 +79,7 @@ MODES = each("mode", ["batched", "per_call"])
 def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Any) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], description_prefix="Please look")
     (asked,) = go(agent, "Tidy up")["__interrupt__"]
-    digests = [action.pop("digest") for action in asked.value["action_requests"]]
-    assert len(set(digests)) == 2
+    assert len(set([action.pop("digest") for action in asked.value["action_requests"]])) == 2
     texts = {"send": '{"to": "Ann"}', "delete": '{"number": 1}'}
     assert asked.value == {
         "action_requests": [
@@ -530,8 +529,7 @@ def test_calls_with_one_id_are_decided_about_separately(go: Any, fused: bool) ->
 def test_per_call_calls_with_one_id_are_decided_about_separately(go: Any) -> None:
     agent, mailbox, _ = agent_with(TWINS, "done", interrupt_mode="per_call")
     one, other = asked_by_call(go(agent, "Write to both")).values()
-    decisions = {one.id: APPROVE, other.id: REJECT}
-    result = go(agent, Command(resume=decisions))
+    result = go(agent, Command(resume={one.id: APPROVE, other.id: REJECT}))
     assert mailbox.ran == [("send", one.value["args"]["to"])]
     assert sorted(a.status for a in answers(result).values()) == ["error", "success"]
 

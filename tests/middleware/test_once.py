@@ -196,8 +196,7 @@ def test_a_store_that_keeps_a_released_record_is_an_error(call: Any, policy: str
 @each("death", [Killed(), TimeoutError("no answer")])
 def test_fail_reports_to_the_model_that_the_outcome_is_unknown(call: Any, death: Any) -> None:
     bank = Bank(death)
-    agent = die(call, agent_of(bank, "fail"), kind=type(death))
-    values = call(agent, None, THREAD)
+    values = call(die(call, agent_of(bank, "fail"), kind=type(death)), None, THREAD)
     (text,) = results(values)
     assert text.startswith("Error: pay(euros=5), started at 20")
     assert "its outcome is unknown: it may have been done" in text
@@ -409,8 +408,7 @@ def test_an_effect_in_the_background_ends_as_its_job_does(
     )
     with m.effects_of_run(store, run="1"):
         call(agent, GO, THREAD)
-    effects = store.of_run("1")
-    assert [effect.result and effect.result.text for effect in effects] == outcomes
+    assert [effect.result and effect.result.text for effect in store.of_run("1")] == outcomes
     assert len(bank.paid) == 1
 
 
@@ -586,8 +584,7 @@ def test_the_effect_of_a_subagent_happens_once_and_is_one_of_the_outer_run(call:
 def test_each_call_of_a_subagent_has_its_own_effects(call: Any) -> None:
     bank = Bank()
     once = m.OnceMiddleware({"pay": "ask"}, store=m.InMemoryEffects())
-    agent = with_clerk(bank, [once], times=2)
-    assert results(call(agent, GO, THREAD)) == ["It is paid."] * 2
+    assert results(call(with_clerk(bank, [once], times=2), GO, THREAD)) == ["It is paid."] * 2
     assert len(set(bank.paid)) == 2
 
 

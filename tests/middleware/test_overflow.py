@@ -404,8 +404,7 @@ def test_nothing_is_removed_from_a_thread_that_no_summary_includes(call: Any) ->
         keep_thread=False,
     )
     model = ScriptedChatModel(["done"])
-    agent = agent_of(model, [middleware])
-    result = call(agent, {"messages": [*LONG, HumanMessage("?")]}, ONE)
+    result = call(agent_of(model, [middleware]), {"messages": [*LONG, HumanMessage("?")]}, ONE)
     assert texts(result["messages"]) == [*texts(LONG), "?", "done"]
     assert texts(model.requests[0].messages)[0].startswith("one\n\n[Left out here")
 
@@ -443,8 +442,7 @@ def test_a_call_outside_of_an_agent_leaves_out_nothing_that_is_not_summarized() 
 
 
 def test_a_result_keeps_its_call_whatever_is_cut(call: Any) -> None:
-    steps = [fetching("a", "b"), TOO_LONG, fetching("c"), TOO_LONG, "done"]
-    model = ScriptedChatModel(steps)
+    model = ScriptedChatModel([fetching("a", "b"), TOO_LONG, fetching("c"), TOO_LONG, "done"])
     call(agent_of(model, [summarizes(*[""] * 9)]), {"messages": "go"}, ONE)
     for record in model.requests:
         called = {c["id"] for m in record.messages for c in getattr(m, "tool_calls", ())}

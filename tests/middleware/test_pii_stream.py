@@ -85,8 +85,7 @@ CLEAN = "Ask [REDACTED_EMAIL], or [REDACTED_EMAIL] \u2013 soon."
 
 def test_a_match_that_spans_chunks_is_never_released_in_part(collect: Any, call: Any) -> None:
     agent = create_agent(Chunked(chunks=character_chunks(TEXT)), middleware=[guard()])
-    parts = collect(agent, HELLO, stream_mode="messages")
-    tokens = [chunk.text for chunk, _ in parts]
+    tokens = [chunk.text for chunk, _ in collect(agent, HELLO, stream_mode="messages")]
     assert "".join(tokens) == CLEAN
     assert not any("ada" in token or "@" in token for token in tokens)
     # Other text is released one word later than it arrives.
@@ -314,8 +313,7 @@ def test_a_wrapped_model_is_guarded(collect: Any) -> None:
 @each("streaming", [True, False])
 def test_a_model_that_does_not_stream_is_guarded(collect: Any, streaming: bool) -> None:
     model = FakeListChatModel(responses=[TEXT], disable_streaming=not streaming)
-    agent = create_agent(model, middleware=[guard()])
-    parts = collect(agent, HELLO, stream_mode="messages")
+    parts = collect(create_agent(model, middleware=[guard()]), HELLO, stream_mode="messages")
     assert "".join(chunk.text for chunk, _ in parts) == CLEAN
     assert (len(parts) > 2) is streaming
 
@@ -383,8 +381,7 @@ def test_the_response_metadata_of_a_provider_are_kept(collect: Any) -> None:
         _astream = BaseChatModel._astream
 
     agent = create_agent(WithFinishReason(responses=[]), middleware=[guard()])
-    parts = collect(agent, HELLO, stream_mode=["messages", "values"])
-    message = parts[-1][1]["messages"][-1]
+    message = collect(agent, HELLO, stream_mode=["messages", "values"])[-1][1]["messages"][-1]
     assert message.text == "[REDACTED_EMAIL]"
     assert message.response_metadata["finish_reason"] == "stop"
 

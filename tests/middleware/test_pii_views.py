@@ -175,8 +175,7 @@ def test_a_layer_around_the_run_reads_and_passes_on_what_is_guarded(call: Any) -
     log: Any = DecisionLog(states.append, contents=True)
     agent = create_agent(model, middleware=stack, checkpointer=saver, decisions=log)
     result = call(agent, {"messages": [("user", "ada@x.org")]}, ONE)
-    views = repr([result, states, list(saver.list(None)), model.requests])
-    assert "@x.org" not in views
+    assert "@x.org" not in repr([result, states, list(saver.list(None)), model.requests])
     assert result["messages"][-1].text == f"or {MARK}"
 
 
@@ -211,8 +210,7 @@ def test_a_tool_works_with_the_data_and_shows_none(call: Any, form: Any) -> None
 
     handler = Recorder()
     model = ScriptedChatModel([asks("send", to="ada@x.org"), "ok"])
-    guard = PIIMiddleware("email", **EVERYWHERE)
-    agent = create_agent(model, [send], middleware=[guard])
+    agent = create_agent(model, [send], middleware=[PIIMiddleware("email", **EVERYWHERE)])
     messages = call(agent, HI, {"callbacks": [handler]})["messages"]
     assert got == ["ada@x.org"]
     (_, (text, inputs)), (_, output) = handler.events
@@ -272,8 +270,7 @@ def test_an_interrupt_of_a_tool_is_shown_as_it_is(call: Any) -> None:
     guard = PIIMiddleware("email", **EVERYWHERE)
     agent = create_agent(model, [ask], middleware=[guard], checkpointer=InMemorySaver())
     config = {**ONE, "callbacks": [handler]}
-    paused = call(agent, HI, config)
-    assert paused["__interrupt__"][0].value == "which?"
+    assert call(agent, HI, config)["__interrupt__"][0].value == "which?"
     assert call(agent, Command(resume="this"), config)["messages"][-2].text == "this"
     assert [kind for kind, _ in handler.events] == ["start", "error", "start", "end"]
 
@@ -314,8 +311,7 @@ def test_usage_of_a_model_and_of_another_in_a_tool_is_counted_once(call: Any) ->
 
 
 def test_what_is_remembered_of_texts_is_bounded() -> None:
-    guard = PIIMiddleware("email")
-    rule = guard.message_guard._rule
+    rule = PIIMiddleware("email").message_guard._rule
     for number in range(30):
         rule.apply(f"{number} " + "x" * 100_000)
     assert rule._size == sum(map(len, rule._texts)) <= 1_000_000

@@ -171,8 +171,7 @@ def test_the_error_of_either_model_is_raised_and_the_thread_stays(
         with pytest.raises(RuntimeError, match=problem):
             send(agent, FIVE, config) if problem[0] == "s" else call(agent, None, config)
         assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
-    result = call(agent, None, config)
-    assert texts(result["messages"]) == [f"{SUMMARY}S", "4", "5", "ok"]
+    assert texts(call(agent, None, config)["messages"]) == [f"{SUMMARY}S", "4", "5", "ok"]
 
 
 @each("empty", ["", "  \n", AIMessage([{"type": "thinking", "thinking": "?"}])])
@@ -217,8 +216,7 @@ def test_a_summary_prompt_keeps_its_braces_and_may_have_no_placeholder(
 @each("summarizer", [message_count, RunnableLambda(message_count)])
 def test_a_function_or_a_chain_may_summarize(send: Ask, summarizer: Any) -> None:
     writer, middleware = summarizing(summarizer=summarizer)
-    result = send(agent_of(middleware), FIVE)
-    assert texts(result["messages"])[0] == f"{SUMMARY}3 messages"
+    assert texts(send(agent_of(middleware), FIVE)["messages"])[0] == f"{SUMMARY}3 messages"
     assert writer.requests == []
 
 
@@ -247,8 +245,7 @@ def test_a_model_with_fallbacks_is_given_the_prompt_and_another_type_raises(send
     spare = ScriptedChatModel(["spare"])
     broken = ScriptedChatModel([RuntimeError("down")])
     _, middleware = summarizing(summarizer=broken.with_fallbacks([spare]).with_retry())
-    result = send(agent_of(middleware), FIVE)
-    assert texts(result["messages"])[0] == f"{SUMMARY}spare"
+    assert texts(send(agent_of(middleware), FIVE)["messages"])[0] == f"{SUMMARY}spare"
     assert "<conversation>" in spare.requests[0].messages[0].text
     _, middleware = summarizing(summarizer=lambda messages: 42)
     with pytest.raises(TypeError, match="must return a string or a message, got 42"):
@@ -434,8 +431,7 @@ def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(
 @each("kind", THOUGHTS)
 def test_reasoning_of_the_summary_model_is_not_part_of_the_summary(send: Ask, kind: str) -> None:
     _, middleware = summarizing(thought(kind))
-    result = send(agent_of(middleware), FIVE)
-    assert texts(result["messages"])[0] == f"{SUMMARY}I look."
+    assert texts(send(agent_of(middleware), FIVE)["messages"])[0] == f"{SUMMARY}I look."
 
 
 LOOKED_UP = {"type": "search_result", "title": "Shop", "content": [{"type": "text", "text": "So."}]}

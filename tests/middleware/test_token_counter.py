@@ -138,8 +138,7 @@ def cost(model: Any, usage: Any = None, *, named: str | None = None, prices: Any
         usage_metadata={**USAGE, **(usage or {})},
         response_metadata={"model_name": named} if named else {},
     )
-    inner = getattr(model, "bound", model)
-    inner.steps.append(answer)
+    getattr(model, "bound", model).steps.append(answer)
     ledger = m.Ledger(m.Limits(usd=100))
     agent = create_agent(model, middleware=[m.BudgetMiddleware(ledger=ledger, prices=prices)])
     agent.invoke({"messages": [("user", "Hi")]})
@@ -165,8 +164,7 @@ def test_the_price_of_the_model_that_answered_counts() -> None:
 
 def test_given_prices_come_before_listed_ones_and_a_function_may_give_all() -> None:
     own = {"gpt-4o": m.Price(input=1, output=2, cache_read=0.5, cache_write=4)}
-    details = {"cache_read": 400, "ephemeral_5m_input_tokens": 100}
-    usage = {"input_token_details": details}
+    usage = {"input_token_details": {"cache_read": 400, "ephemeral_5m_input_tokens": 100}}
     assert cost(OpenAI(), usage, prices=own) == pytest.approx((500 + 200 + 400 + 200) / 1e6)
     assert cost(OpenAI(), prices={"other": m.Price(input=1, output=2)}) == cost(OpenAI())
     assert cost(OpenAI(), prices=lambda model, usage: {"gpt-4o": 0.25}[model]) == 0.25

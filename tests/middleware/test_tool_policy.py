@@ -612,8 +612,7 @@ def test_a_hook_can_get_the_tools_of_its_agent(go: Go) -> None:
         def before_model(self, state: Any, runtime: Any) -> None:
             seen.append(sorted(get_tools()))
 
-    shop = Shop("Hi.")
-    go(shop.agent([Rule("*", "allow")], Looks()), "Go")
+    go(Shop("Hi.").agent([Rule("*", "allow")], Looks()), "Go")
     assert (seen, dict(get_tools())) == ([["find", "pay"]], {})
 
 
@@ -650,8 +649,7 @@ def test_a_condition_on_what_was_seen_holds_if_all_of_it_was_seen(
     """The key `seen` is never an argument."""
     rule = Rule("mail", action, when={"seen": seen})
     needed = {seen} if isinstance(seen, str) else set(seen)
-    request = request_of(state_with(*labels), seen=seen)
-    assert rule.matches(request) is (needed <= set(labels))
+    assert rule.matches(request_of(state_with(*labels), seen=seen)) is (needed <= set(labels))
 
 
 def test_a_condition_may_be_about_the_thread_and_about_arguments() -> None:

@@ -81,8 +81,7 @@ def test_a_large_result_costs_under_two_kilobytes_in_each_later_request(
     assert f'recall(id="{shown[0].id}")' in shown[0].text
     # The beginnings are equal, so the provider's cache serves them.
     assert len({message.text for message in shown}) == 1
-    kept = size_of(last_result(result["messages"]))
-    assert (kept < 2000) == (place != "thread")
+    assert (size_of(last_result(result["messages"])) < 2000) == (place != "thread")
 
 
 @each("character", ["x", "é", "漢", "🦉"])
@@ -126,8 +125,7 @@ def test_any_text_and_any_blocks_come_back_character_for_character(
     folder = tmp_path_factory.mktemp("results")
     steps = [recall("f"), "ok"]
     _, agent = agent_of(content, steps, place=place_of(place, folder), threshold=2, preview=0)
-    result = agent.invoke({"messages": "Fetch it"}, ONE)
-    found = last_result(result["messages"]).text
+    found = last_result(agent.invoke({"messages": "Fetch it"}, ONE)["messages"]).text
     assert (json.loads(found) if as_blocks else found) == content
 
 

@@ -189,11 +189,9 @@ def test_a_failed_run_is_tried_again_if_its_message_is_asked(url: str, service: 
     assert failed[-1]["message"] == "the model is out of order"
     assert failed[-1]["code"] == "ValueError"
     assert "usage" not in failed[-1]
-    again = run(url, "echo", {**given, "runId": "other"})
-    assert again[-1]["type"] == "RUN_ERROR"
+    assert run(url, "echo", {**given, "runId": "other"})[-1]["type"] == "RUN_ERROR"
     assert len(service.threads.runs(given["threadId"])) == 2
-    read = run(url, "echo", {**given, "messages": []})
-    assert read[-1] == {**failed[-1]}
+    assert run(url, "echo", {**given, "messages": []})[-1] == {**failed[-1]}
     assert len(service.threads.runs(given["threadId"])) == 2
     messages = service.threads.state(given["threadId"]).values["messages"]
     assert [message.text for message in messages] == ["fail"]
@@ -242,15 +240,13 @@ def test_answers_to_a_review(url: str, payload: Any, result: str) -> None:
     assert result in done["content"]
     assert done["toolCallId"] == asked["toolCallId"]
     assert rest[-1]["outcome"] == {"type": "success"}
-    replayed = run(url, "desk", answer)
-    assert snapshot(replayed) == snapshot(rest)
+    assert snapshot(run(url, "desk", answer)) == snapshot(rest)
 
 
 def test_answers_to_a_question(url: str) -> None:
     for status, outcome in (("resolved", "success"), ("cancelled", "cancelled")):
         given = body(user("Ask"))
-        events = run(url, "asker", given)
-        (asked,) = events[-1]["outcome"]["interrupts"]
+        (asked,) = run(url, "asker", given)[-1]["outcome"]["interrupts"]
         assert asked["reason"] == "input_required"
         assert asked["metadata"]["question"] == {"about": "tea"}
         entry = {"interruptId": asked["id"], "status": status, "payload": "yes"}
@@ -363,8 +359,7 @@ def test_content_of_many_kinds(url: str, service: Service) -> None:
         {"type": "audio", "source": {"type": "file", "value": "file-1"}},
     ]
     given = body(user(parts))
-    events = run(url, "echo", given)
-    assert snapshot(events)[0]["content"] == parts
+    assert snapshot(run(url, "echo", given))[0]["content"] == parts
     (message, _) = service.threads.state(given["threadId"]).values["messages"]
     assert [block["type"] for block in message.content_blocks] == ["text", "image", "file", "audio"]
 
@@ -480,8 +475,7 @@ def test_the_client_runs_the_call(url: str, more: Any, text: str) -> None:
     assert snapshot(second)[-1]["content"] == f"Done: title={text}"
     roles = [message["role"] for message in snapshot(second)]
     assert roles == ["user", "assistant", "tool", "assistant"]
-    again = run(url, "page", answer)
-    assert snapshot(again) == snapshot(second)
+    assert snapshot(run(url, "page", answer)) == snapshot(second)
 
 
 def test_calls_of_the_client_beside_those_of_the_agent(url: str) -> None:
@@ -518,8 +512,7 @@ def test_a_reload_loses_nothing(url: str, service: Service) -> None:
     service.start()
     # Another client reads the thread, sees the call that waits, and sends its result alone.
     other = {**asked, "messages": [], "runId": "r-2"}
-    read = run(url, "page", other)
-    call = calls_in(read)["title"]
+    call = calls_in(run(url, "page", other))["title"]
     (wait,) = service.inbox("acme").waits(thread=asked["threadId"])
     assert (wait.kind, wait.tool, wait.call_id) == ("client", "title", call)
     assert wait.allowed == ("respond",)
@@ -580,8 +573,7 @@ def test_the_tools_of_the_newest_request_hold(url: str, service: Service) -> Non
     layers, saver = [ClientToolsMiddleware()], InMemorySaver()
     service.add("changing", create_agent(model, middleware=layers, checkpointer=saver))
     asked = body(user("Go"), tools=[TITLE])
-    first = run(url, "changing", asked)
-    second = run(url, "changing", after(asked, first, result("a")))
+    second = run(url, "changing", after(asked, run(url, "changing", asked), result("a")))
     now = {**asked, "tools": [SCROLL]}
     third = run(url, "changing", after(now, second, result("b")))
     done = run(url, "changing", after(now, third, result("c")))

@@ -105,8 +105,7 @@ def at_of(page: str) -> str:
 def test_an_answer_that_is_regenerated_keeps_its_other_version(chat: Chat) -> None:
     """And a message in the other branch goes on from it."""
     chat.say("Hello")
-    answer = chat.messages()[-1]
-    assert chat.send("answers", message=answer.id).status_code == 200
+    assert chat.send("answers", message=chat.messages()[-1].id).status_code == 200
     assert chat.texts() == ["Hello", "Answer 2 to 'Hello' with text"]
     shown = chat.page()
     assert "2/2" in shown
@@ -131,8 +130,7 @@ def test_an_edited_message_begins_a_branch(chat: Chat) -> None:
     shown = chat.page()
     assert "2/2" in shown
     # The newest branch of the other version of the first message.
-    earlier = chat.page(f"?at={at_of(shown)}")
-    assert "TWO" in earlier
+    assert "TWO" in chat.page(f"?at={at_of(shown)}")
     assert len(chat.service.threads.branches(chat.thread)) == 3
 
 
@@ -161,18 +159,15 @@ def test_a_branch_withdraws_the_question_and_says_so(chat: Chat) -> None:
     chat.say("refund it")
     wait = chat.wait()
     assert "its call does not run" in chat.page()
-    question = chat.messages()[0]
-    chat.send("versions", message=question.id, text="Hello")
+    chat.send("versions", message=chat.messages()[0].id, text="Hello")
     assert chat.texts() == ["Hello", "Answer 2 to 'Hello' with text"]
     assert chat.service.inbox("acme").get(wait.id).decision == {"type": "cancel"}
 
 
 def test_a_call_that_was_approved_is_reviewed_again_in_another_branch(chat: Chat) -> None:
     chat.say("refund it")
-    wait = chat.wait()
-    chat.service.decide(wait.id, "approve", by="olga", tenant="acme").result(60)
-    question = chat.messages()[0]
-    chat.send("answers", message=question.id, whole="1")
+    chat.service.decide(chat.wait().id, "approve", by="olga", tenant="acme").result(60)
+    chat.send("answers", message=chat.messages()[0].id, whole="1")
     chat.messages()
     assert chat.service.threads.get(chat.thread).status == "waiting"
 
@@ -419,8 +414,7 @@ def test_a_state_is_edited(chat: Chat) -> None:
     assert f'id="write" method="post" action="/studio/threads/{chat.thread}/messages"' in whole
     fields = {"state.note": '"remember"', "state.scores": "[1, 2]"}
     checkpoint = chat.checkpoint()
-    answer = chat.send("state", checkpoint=checkpoint, **fields)
-    assert "Written: note, scores." in answer.text
+    assert "Written: note, scores." in chat.send("state", checkpoint=checkpoint, **fields).text
     values = chat.service.threads.state(chat.thread).values
     assert (values["note"], values["scores"]) == ("remember", [1, 2])
     assert chat.service.inbox("acme").audit(thread=chat.thread, limit=1)[0].who == "ann"
@@ -474,7 +468,6 @@ def test_a_run_stops_at_the_breakpoints_of_the_form(chat: Chat) -> None:
     assert "waiting for somebody to let it go on" in chat.page()
     chat.service.decide(wait.id, "approve", by="ann", tenant="acme").result(60)
     assert chat.thread in bookings
-    wrong = chat.send("messages", text="x", interrupt_after="nowhere")
-    assert wrong.status_code == 422
+    assert chat.send("messages", text="x", interrupt_after="nowhere").status_code == 422
     chat.say(f"book {chat.thread}")  # the next run has none
     assert chat.service.threads.get(chat.thread).status == "idle"

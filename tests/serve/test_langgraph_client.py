@@ -37,8 +37,7 @@ def test_agents_are_found_sorted_and_selected(client: Any) -> None:
     assert client.assistants.count() == 3
     graph = client.assistants.get_graph("desk")
     assert {"model", "tools"} <= {node["id"] for node in graph["nodes"]}
-    schemas = client.assistants.get_schemas("desk")
-    assert "messages" in schemas["input_schema"]["properties"]
+    assert "messages" in client.assistants.get_schemas("desk")["input_schema"]["properties"]
     found = client.assistants.search(sort_by="name", sort_order="desc", select=["name"])
     assert found == [{"name": "echo"}, {"name": "desk"}, {"name": "asks"}]
     assert client.assistants.search(metadata={"created_by": "nobody"}) == []
@@ -79,8 +78,7 @@ def test_the_state_and_the_history(client: Any, thread: str) -> None:
     assert states[0]["checkpoint"] == state["checkpoint"]
     assert states[1]["next"] == ["model"]
     assert states[0]["parent_checkpoint"] == states[1]["checkpoint"]
-    earlier = client.threads.get_history(thread, before=states[0]["checkpoint"])
-    assert earlier[0] == states[1]
+    assert client.threads.get_history(thread, before=states[0]["checkpoint"])[0] == states[1]
     place = states[1]["checkpoint"]
     for given in ({"checkpoint": place}, {"checkpoint_id": place["checkpoint_id"]}):
         assert client.threads.get_state(thread, **given)["values"] == states[1]["values"]
@@ -239,8 +237,7 @@ def test_a_thread_is_copied_and_threads_are_pruned(client: Any, thread: str) -> 
     client.runs.wait(thread, "desk", input=HI)
     copy = client.threads.copy(thread)
     assert (copy["status"], said(copy["values"])) == ("interrupted", ["Hi", ""])
-    values = client.runs.wait(copy["thread_id"], "desk", command=APPROVE)
-    assert said(values)[-1] == "Done."
+    assert said(client.runs.wait(copy["thread_id"], "desk", command=APPROVE))[-1] == "Done."
     assert client.threads.get(thread)["status"] == "interrupted"
     ids = [thread, copy["thread_id"]]
     assert client.threads.prune([*ids, "unknown"]) == {"pruned_count": 2}
@@ -306,8 +303,7 @@ def test_the_stream_of_a_thread_shows_its_runs(client: Any, url: str, thread: st
 
 def test_a_thread_is_resolved_by_a_command(client: Any, thread: str) -> None:
     client.runs.wait(thread, "desk", input=HI)
-    values = client.runs.wait(thread, "desk", command={"goto": "__end__"})
-    assert said(values) == ["Hi", ""]
+    assert said(client.runs.wait(thread, "desk", command={"goto": "__end__"})) == ["Hi", ""]
     assert client.threads.get(thread)["status"] == "idle"
     with pytest.raises(REFUSED, match=r"command\.goto"):
         client.runs.wait(thread, "desk", command={"goto": "tools"})

@@ -57,8 +57,7 @@ def in_thread(thread: str | None = None, **headers: str) -> dict[str, Any]:
 
 def answer(client: openai.OpenAI, model: str, *messages: Any, **options: Any) -> str:
     given: list[Any] = [*messages]
-    made = client.chat.completions.create(model=model, messages=given, **options)
-    (choice,) = made.choices
+    (choice,) = client.chat.completions.create(model=model, messages=given, **options).choices
     assert (choice.finish_reason, choice.message.role) == ("stop", "assistant")
     return choice.message.content or ""
 
@@ -72,8 +71,7 @@ def streamed(client: openai.OpenAI, model: str, *messages: Any, **options: Any) 
 
 
 def test_agents_are_models(client: openai.OpenAI) -> None:
-    names = [model.id for model in client.models.list()]
-    assert names[:2] == ["echo", "payer"]
+    assert [model.id for model in client.models.list()][:2] == ["echo", "payer"]
     assert client.models.retrieve("echo").id == "echo"
     with pytest.raises(openai.NotFoundError, match="There is no agent 'ehco'") as error:
         client.models.retrieve("ehco")

@@ -159,8 +159,7 @@ def test_arguments_are_edited_in_a_form(desk: Desk) -> None:
     assert "Pay money back." in shown
     assert "More about it" not in shown
     assert '<option value="&#34;cash&#34;"' in shown
-    answer = desk.decide(wait, decision="edit", **EDIT)
-    assert "Approved with changes" in answer.text
+    assert "Approved with changes" in desk.decide(wait, decision="edit", **EDIT).text
     text = "B2 12.5 ['lid', 'handle'] 'first\\nsecond' 2 True cash None"
     assert desk.result_of(wait).splitlines()[0] == text
 
@@ -351,8 +350,7 @@ def test_messages_that_are_held_are_shown_with_the_thread_and_the_review(desk: D
 def test_a_message_that_is_sent_now_withdraws_the_question(desk: Desk) -> None:
     wait = desk.asks()
     page = f"/studio/threads/{wait.thread_id}"
-    shown = desk.get(page)
-    assert 'value="queue" checked' in shown
+    assert 'value="queue" checked' in desk.get(page)
     desk.send(f"{page}/messages", page, text="Do not refund", waiting="interrupt")
     decided = desk.inbox.get(wait.id)
     assert (decided.decision, decided.decided_by) == ({"type": "cancel"}, "ann")
@@ -454,16 +452,14 @@ def test_the_page_of_approvals_says_which_arguments_are_free(desk: Desk) -> None
         desk.service.decide(desk.asks().id, "approve", by="ann", remember=remember, tenant="acme")
         run = desk.service.threads.get(desk.inbox.audit(limit=1)[0].thread_id).run
         desk.service.run(str(run)).result(timeout=60)
-        text = desk.get("/inbox/approvals")
-        assert ("other arguments as they come" in text) is is_free
+        assert ("other arguments as they come" in desk.get("/inbox/approvals")) is is_free
         for approval in desk.service.approvals(tenant="acme"):
             desk.service.revoke(approval.id, by="ann")
 
 
 def rows_of(desk: Desk, query: str) -> list[str]:
     """The rows of threads as text, one line for each part."""
-    html = desk.get(f"/studio/threads?{query}")
-    rows = re.findall(r"<li><a href.*?</li>", html, re.DOTALL)
+    rows = re.findall(r"<li><a href.*?</li>", desk.get(f"/studio/threads?{query}"), re.DOTALL)
     return [" ".join(unescape(re.sub("<[^>]+>", " ", row)).split()) for row in rows]
 
 

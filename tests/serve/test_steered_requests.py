@@ -159,10 +159,8 @@ def test_a_command_steers_a_run(
     assert answer["type"] == "success", answer
     assert answer["result"].keys() == ({"run_id"} if method == "run.start" else set())
     stage.go_on()
-    messages = client.runs.join("t", run)["messages"]
-    assert messages[-1]["content"] == "Read: work, in euros"
-    late = command(url, "input.inject", message=SAID)
-    assert late["error"] == "no_such_run"
+    assert client.runs.join("t", run)["messages"][-1]["content"] == "Read: work, in euros"
+    assert command(url, "input.inject", message=SAID)["error"] == "no_such_run"
     assert len(client.runs.list("t")) == 2
 
 

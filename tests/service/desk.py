@@ -91,11 +91,9 @@ def make_desk(
 
 def check_history(messages: Sequence[BaseMessage], expected: Sequence[str]) -> None:
     """Each message once and in order, each call answered once, each turn ended."""
-    users = [one.id for one in messages if isinstance(one, HumanMessage)]
-    assert users == [*expected]
+    assert [one.id for one in messages if isinstance(one, HumanMessage)] == [*expected]
     made = [call["id"] for one in messages if isinstance(one, AIMessage) for call in one.tool_calls]
-    answered = [one.tool_call_id for one in messages if isinstance(one, ToolMessage)]
-    assert made == answered
+    assert made == [one.tool_call_id for one in messages if isinstance(one, ToolMessage)]
     assert isinstance(messages[-1], AIMessage)
     assert not messages[-1].tool_calls
 

@@ -283,8 +283,7 @@ def test_a_decision_that_an_agent_inside_refuses_can_be_made_again(
     service.start()
     wait = asked(service, 5)
     assert wait.tool == "pay"
-    run = service.decide(wait.id, "edit", args={"euro": 6}, by="ann")
-    *_, end = run.stream()
+    *_, end = service.decide(wait.id, "edit", args={"euro": 6}, by="ann").stream()
     assert end["data"]["status"] == "waiting"
     assert "'euro' is not an argument (did you mean 'euros'?)" in end["data"]["error"]
     assert "'euro' is not an argument" in str(service.threads.get(wait.thread_id).error)
@@ -304,8 +303,7 @@ TITLE = client_tool("title", "The title of the page.")
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
 def titled(sqlite_url: str, request: pytest.FixtureRequest) -> Iterator[Service]:
-    calls = [call_of("title", 1), call_of("title", 2)]
-    model = ScriptedChatModel([calls, "Done."] * 9)
+    model = ScriptedChatModel([[call_of("title", 1), call_of("title", 2)], "Done."] * 9)
     agent = create_agent(model, [TITLE], checkpointer=InMemorySaver())
     with Service(sqlite_url) as service:
         service.add("desk", agent, asynchronous=request.param)
@@ -335,8 +333,7 @@ def test_results_come_through_the_inbox_of_the_thread(titled: Service) -> None:
     with pytest.raises(AlreadyDecided):
         inbox.decide(first.id, {"type": "respond", "message": "B"}, by="page")
     inbox.decide(second.id, {"type": "respond", "message": {"error": "gone"}}, by="page")
-    result = run.result(timeout=60)
-    assert tool_results(result) == [("A", "success"), ("gone", "error")]
+    assert tool_results(run.result(timeout=60)) == [("A", "success"), ("gone", "error")]
 
 
 def test_a_result_resumes_the_thread_as_a_command_does(titled: Service) -> None:

@@ -158,8 +158,7 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one_and_all_rows(
         created = shape(connection)
     # The first commits had columns more, which may be null.
     left = {key: kind for key, kind in upgraded.items() if key not in created}
-    may_be_null = [isinstance(kind, tuple) and kind[1] for kind in left.values()]
-    assert all(may_be_null), left
+    assert all([isinstance(kind, tuple) and kind[1] for kind in left.values()]), left
     assert {key: upgraded.get(key) for key in created} == created
     changed = {"status", "job", "run", "owner", "epoch", "id"}
     for table in tables:
@@ -258,8 +257,7 @@ def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(last_url:
         service.upgrade()
         service.start()
         until(lambda: service.threads.get("decided").status == "idle")
-        decisions = [entry.what for entry in service.inbox().audit(thread="decided")]
-        assert decisions == ["approve"]
+        assert [entry.what for entry in service.inbox().audit(thread="decided")] == ["approve"]
         messages = service.threads.state("decided").values["messages"]
         assert [message.text for message in messages][-2:] == ["Paid 13.", "Done: Pay 13"]
 
@@ -272,8 +270,7 @@ def test_the_audit_the_store_and_schedules_are_there(old_service: Service, old_u
         has_items = connection.execute(text("select count(*) from store")).scalar_one()
         now = connection.execute(text("select max(at) from service_schema")).scalar_one()
     engine.dispose()
-    entries = service.inbox().audit()
-    whats = [(entry.what, entry.thread_id) for entry in entries]
+    whats = [(entry.what, entry.thread_id) for entry in service.inbox().audit()]
     assert whats == [("approve", "decided"), ("claim", "review"), ("approve", "paid")]
     assert service.verify_audit().startswith("3:")
     if has_items:
@@ -504,8 +501,7 @@ def test_old_and_new_workers_work_side_by_side_while_the_database_is_upgraded(
             submit(2)
             for thread in messages:
                 service.threads.runs(thread)[0].result(WAIT)
-            tables = {worker["tables"] for worker in service.workers()}
-            assert tables == {VERSION, VERSION + 1}
+            assert {worker["tables"] for worker in service.workers()} == {VERSION, VERSION + 1}
     for thread, ids in messages.items():
         check_history(service.threads.state(thread).values["messages"], ids)
     assert versions(database)[-1] == (VERSION + 1, VERSION)

@@ -70,8 +70,7 @@ def test_a_wait_that_nobody_decides_is_rejected(service: Service, tmp_path: Path
 
 @pytest.mark.long
 def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path) -> None:
-    desk = late_desk(tmp_path, review=True)
-    service.add("hasty", desk, review_within=3.0, late="escalate")
+    service.add("hasty", late_desk(tmp_path, review=True), review_within=3.0, late="escalate")
     service.start()
     first = waiting(service, "t", "hasty")
     service.inbox().claim(first.id, by="ann")
@@ -121,8 +120,7 @@ def test_the_tables_are_written_again(service: Service, tables: Tables) -> None:
 def test_old_threads_are_forgotten(service: Service, tables: Tables) -> None:
     service.start()
     for name in ("old", "old/2", "new"):
-        wait = waiting(service, name)
-        service.decide(wait.id, "approve", by="ann").result(WAIT)
+        service.decide(waiting(service, name).id, "approve", by="ann").result(WAIT)
     waiting(service, "waiting")
     old = update(threads).where(threads.c.thread_id.in_(("old", "waiting")))
     tables.write(old.values(updated_at=0.0))
@@ -172,8 +170,7 @@ def test_two_reviewers_at_once(service: Service) -> None:
     service.run(wait.run).result(WAIT)
     results = [m for m in service.threads.state("t").values["messages"] if m.type == "tool"]
     assert len(results) == 1
-    what = [entry.what for entry in service.inbox().audit(thread="t")]
-    assert what == [made.pop()]
+    assert [entry.what for entry in service.inbox().audit(thread="t")] == [made.pop()]
 
 
 @pytest.mark.long

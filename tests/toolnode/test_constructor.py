@@ -172,8 +172,7 @@ def texts(messages: list[Any]) -> list[str]:
 
 def test_c7_c9_a_list_has_calls_or_messages(kind: Any, run: Any) -> None:
     """C9: the last message of the model counts, wherever it stands."""
-    result = run(kind([add]), [calling(1), calling(2, "2")])
-    assert texts(result["messages"]) == ["1", "2"]
+    assert texts(run(kind([add]), [calling(1), calling(2, "2")])["messages"]) == ["1", "2"]
     history = [message(1), message(2), ToolMessage("9", tool_call_id="0"), HumanMessage("Well?")]
     assert texts(run(kind([add]), history)) == ["2"]
     for given in ([HumanMessage("Go")], {"messages": [HumanMessage("Go")]}):
@@ -290,8 +289,7 @@ def test_c12_c15_a_list_gives_a_list_and_a_state_gives_an_update(
     assert [m.text for m in run(node, {"messages": calls})["messages"]] == ["1"]
     direct = [{**calls[0].tool_calls[0], "type": "tool_call"}]
     assert [m.text for m in run(node, direct)["messages"]] == ["1"]
-    keyed = kind([show], messages_key="talk")
-    assert [m.text for m in run(keyed, direct)["talk"]] == ["1"]
+    assert [m.text for m in run(kind([show], messages_key="talk"), direct)["talk"]] == ["1"]
 
 
 def test_c14_next_to_a_command_each_message_is_an_update(kind: Any, run: Any, ask: Any) -> None:
