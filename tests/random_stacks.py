@@ -462,9 +462,7 @@ class Trial:
             member(f"m{number}", spec, self.diary, helpers)
             for number, spec in enumerate(case.members)
         ]
-        nodes = {
-            f"m{number}.{phase}" for number, m in enumerate(case.members) for phase in m.scripts
-        }
+        nodes = {f"m{n}.{phase}" for n, m in enumerate(case.members) for phase in m.scripts}
         self.agent: Any = create_agent(
             self.model,
             [*TOOLS, *tools],
@@ -490,12 +488,10 @@ class Trial:
         except ValueError as error:  # of a write that LangGraph keeps, and can't apply
             self.results.append((outcome, str(error)))
             return
-        waiting = sorted(i.value for task in state.tasks for i in task.interrupts)
+        asked = sorted(i.value for task in state.tasks for i in task.interrupts)
         # What passes with a step is not kept, and calls that are sent again take one more.
         kept = {k: v for k, v in state.values.items() if k not in ("flash", "jump_to")}
-        self.results.append(
-            (self.diary.plain(outcome), self.diary.plain(kept), state.next, waiting)
-        )
+        self.results.append((self.diary.plain(outcome), self.diary.plain(kept), state.next, asked))
 
     def ask(self, watched: bool = False) -> None:
         """Run it where nothing is kept, and note how it ends."""

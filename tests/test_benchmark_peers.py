@@ -194,10 +194,8 @@ def test_only_what_is_stored_can_be_resumed() -> None:
 
 def amount(of: str, value: float, over: str | None = None, **other: Any) -> Figure:
     interval = Interval(value, value, value)
-    parts = {"group": "peers", "name": "a turn", "unit": "ms a turn", "cpu": interval} | other
-    return Figure(
-        **parts, of=of, over=over, value=Interval(9, 9, 9), sides=[1], rounds=3, goal=None
-    )
+    rest = {"group": "peers", "name": "a turn", "unit": "ms a turn", "cpu": interval} | other
+    return Figure(**rest, of=of, over=over, value=Interval(9, 9, 9), sides=[1], rounds=3, goal=None)
 
 
 def exact(found: Figure, value: float) -> Figure:

@@ -445,11 +445,9 @@ def test_the_short_table_says_what_was_not_measured() -> None:
     lines = figures_page.headlines({}).splitlines()
     assert len(lines) == 2 + len(figures_page.HEADLINES)
     assert lines[2] == "| a run with 16 middleware | langchain | not measured |  |"
-    shown = row("invoke, no saver", 0.25, group="watched")
+    seen = row("invoke, no saver", 0.25, group="watched")
     versions = {"langchain": "1.5.2"}
-    lines = figures_page.headlines(
-        {"watched": Report("2026-01-01", versions, [shown])}
-    ).splitlines()
+    lines = figures_page.headlines({"watched": Report("2026-01-01", versions, [seen])}).splitlines()
     assert lines[2] == "| a run with 16 middleware | langchain 1.5.2 | **0.25** | 1 / 2 |"
 
 

@@ -342,12 +342,10 @@ def test_a_history_that_goes_on_is_not_a_change(history: Any, more: Any) -> None
 @given(messages(), st.data())
 def test_the_first_message_that_is_another_one_is_found(history: Any, data: Any) -> None:
     at = data.draw(st.integers(0, len(history) - 1))
-    other = history[at].model_copy(update={"content": f"{history[at].content}!"})
-    change = change_of(
-        "messages", prefix(history), prefix([*history[:at], other, *history[at + 1 :]])
-    )
-    assert change is not None
-    assert (change.at, change.text) == (at, f"edits messages[{at}]")
+    new = history[at].model_copy(update={"content": f"{history[at].content}!"})
+    found = change_of("messages", prefix(history), prefix([*history[:at], new, *history[at + 1 :]]))
+    assert found is not None
+    assert (found.at, found.text) == (at, f"edits messages[{at}]")
 
 
 @given(messages(max_turns=3), st.data())

@@ -51,10 +51,8 @@ def delete(path: str) -> str:
 
 
 def clerk(*stack: Any, tools: Any = (refund,)) -> Any:
-    ignore = ["AF210", "AF211"]
-    agent = create_agent(
-        ScriptedChatModel([]), tools, middleware=stack, name="clerk", ignore=ignore
-    )
+    codes = ["AF210", "AF211"]
+    agent = create_agent(ScriptedChatModel([]), tools, middleware=stack, name="clerk", ignore=codes)
     return agent_tool(agent, description="Pays.")
 
 

@@ -170,10 +170,7 @@ def test_own_middleware_shows_the_plan_and_runs_sync_and_async(show: Show) -> No
     out = show("own_middleware")
     assert "WordBudget.before_model -> __end__  [jump: WordBudget]" in out
     layers = [line for line in out.splitlines() if line.startswith("around each model call")]
-    assert [layer.split()[4].partition(".")[0] for layer in layers] == [
-        "counted_prompt",
-        "Patience",
-    ]
+    assert [line.split()[4].partition(".")[0] for line in layers] == ["counted_prompt", "Patience"]
     sync, a = out.split("sync:\n", 1)[1].split("async:\n")
     assert sync == a
     assert "trying once more" in a

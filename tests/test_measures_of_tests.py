@@ -118,16 +118,14 @@ def test_a_key_means_the_same_changes_where_lines_move(tmp_path: Path) -> None:
     for package in mutants.PACKAGES:
         (folder := tmp_path / "agent_factory" / package).mkdir(parents=True)
         (folder / "prices.py").write_text(SOURCE)
-    first = drawn(tmp_path, "a", 6)
-    assert len(first) == 6
-    assert {Path(m.file).parent.name for m in first} == {*mutants.PACKAGES}
+    old = drawn(tmp_path, "a", 6)
+    assert len(old) == 6
+    assert {Path(m.file).parent.name for m in old} == {*mutants.PACKAGES}
     (tmp_path / "agent_factory" / "runtime" / "prices.py").write_text(f"import os\n\n{SOURCE}")
-    moved = drawn(tmp_path, "a", 6)
-    assert [(m.file, m.before, m.after) for m in moved] == [
-        (m.file, m.before, m.after) for m in first
-    ]
-    assert moved != first
-    assert drawn(tmp_path, "b", 6) != first
+    new = drawn(tmp_path, "a", 6)
+    assert [(m.file, m.before, m.after) for m in new] == [(m.file, m.before, m.after) for m in old]
+    assert new != old
+    assert drawn(tmp_path, "b", 6) != old
 
 
 def test_a_change_is_noticed_where_a_test_fails_and_is_undone(tmp_path: Path) -> None:

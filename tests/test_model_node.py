@@ -237,15 +237,11 @@ def test_calls_that_share_an_id_get_distinct_ids_in_every_form(call: Any) -> Non
     other = {"name": "add", "args": {"a": 0, "b": 0}, "id": "1_2"}
     message = AIMessage([*blocks, openai, "text"], tool_calls=[*calls, other])
     model = ScriptedChatModel([message, "done"])
-    answer = call(create_agent(model, [add]), {"messages": "hi"})["messages"]
-    assert [c["id"] for c in answer[1].tool_calls] == ["1", "1_3", "1_2"]
-    assert [b["id"] for b in answer[1].content[:2]] == ["1", "1_3"]
-    assert answer[1].content[2:] == [openai, "text"]
-    assert [(m.tool_call_id, m.text) for m in answer[2:5]] == [
-        ("1", "2"),
-        ("1_3", "3"),
-        ("1_2", "0"),
-    ]
+    said = call(create_agent(model, [add]), {"messages": "hi"})["messages"]
+    assert [c["id"] for c in said[1].tool_calls] == ["1", "1_3", "1_2"]
+    assert [b["id"] for b in said[1].content[:2]] == ["1", "1_3"]
+    assert said[1].content[2:] == [openai, "text"]
+    assert [(m.tool_call_id, m.text) for m in said[2:5]] == [("1", "2"), ("1_3", "3"), ("1_2", "0")]
     assert message.tool_calls[1]["id"] == "1"
 
 

@@ -179,10 +179,8 @@ class Hooked(Layered):
 @each("name", ["Side:classifier", "a|b"])
 def test_a_middleware_without_hooks_may_have_any_name(name: str) -> None:
     """Only hooks become nodes of LangGraph."""
-    agent = create_agent(
-        ScriptedChatModel(["Hi."]), [named("add")], middleware=[Layered(name=name)]
-    )
-    assert agent.invoke(GO)["messages"][-1].text == "Hi."
+    made = create_agent(ScriptedChatModel(["Hi."]), [named("add")], middleware=[Layered(name=name)])
+    assert made.invoke(GO)["messages"][-1].text == "Hi."
     plan = plan_agent(middleware=[Layered(name=name), Bringing(named("add"))])
     assert f"{name}.wrap_model_call" in plan.render()
     assert plan.to_mermaid()

@@ -360,12 +360,9 @@ def test_the_next_model_reads_one_true_result_of_each_call(
 ) -> None:
     turn = Turn(kinds, layered=layered)
     before = [{"name": "look", "args": {}, "id": "before"}]
-    models = [
-        ScriptedChatModel([before, turn.calls, *["Done."] * 3]),
-        ScriptedChatModel(["Hi."] * 2),
-    ]
+    both = [ScriptedChatModel([before, turn.calls, *["Done."] * 3]), ScriptedChatModel(["Hi."] * 2)]
     agent: Any = create_agent(
-        models[0],
+        both[0],
         turn.tools,
         middleware=[turn] if layered else [],
         handle_tool_errors=(lambda error: f"failed: {error}") if reported else False,
@@ -374,7 +371,7 @@ def test_the_next_model_reads_one_true_result_of_each_call(
     )
     if "handoff" in kinds:
         graph = StateGraph(MessagesState).add_node("alice", agent).add_edge(START, "alice")
-        graph.add_node("bob", create_agent(models[1]))
+        graph.add_node("bob", create_agent(both[1]))
         agent = graph.compile(checkpointer=InMemorySaver())
 
     def call(text: str) -> Any:
@@ -395,7 +392,7 @@ def test_the_next_model_reads_one_true_result_of_each_call(
     event("raised" if error else "returned")
     if "handoff" not in kinds or (error is None and "asks" not in kinds):
         call("Well?")
-    for model in models:
+    for model in both:
         for request in model.requests:
             assert_valid_history(request.messages)
             messages = request.messages

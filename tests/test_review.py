@@ -93,10 +93,7 @@ def test_two_identical_calls_are_distinguished(act: Act) -> None:
 
 def test_identical_calls_of_which_some_are_reviewed_are_distinguished_by_id(act: Act) -> None:
     alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
-    only_b = {
-        "allowed_decisions": ["reject"],
-        "when": lambda request: request.tool_call["id"] == "b",
-    }
+    only_b = {"allowed_decisions": ["reject"], "when": lambda r: r.tool_call["id"] == "b"}
     agent, _ = asked(alike, "Done.", on=only_b)
     assert [call.id for call in act("pending", agent).calls] == ["b"]
     assert results_by_id(act("reject", agent, "no", "b")) == {"a": "paid 1", "b": "no"}
@@ -451,11 +448,8 @@ def test_a_new_message_drops_an_interrupt_in_a_tool(act: Act) -> None:
 
 def test_parallel_reviews_and_interrupts_are_decided_together(act: Act) -> None:
     agent, _ = asked([*payments(1), question("size")], "Done.", mode="per_call")
-    decisions = {"call_1": {"type": "approve"}, "size": {"type": "respond", "message": "big"}}
-    assert results_by_id(act("decide", agent, decisions)) == {
-        "call_1": "paid 1",
-        "size": "size: big",
-    }
+    given = {"call_1": {"type": "approve"}, "size": {"type": "respond", "message": "big"}}
+    assert results_by_id(act("decide", agent, given)) == {"call_1": "paid 1", "size": "size: big"}
     assert goes_on(agent)
 
 

@@ -182,10 +182,8 @@ def test_a_stop_from_a_list_of_commands(call: Any) -> None:
         """Stop the run."""
         return [Command(goto=END), ToolMessage("left", tool_call_id=tool_call_id)]
 
-    result = call(
-        create_agent(ScriptedChatModel([numbered_calls("leave", "add")]), [leave, add]), GO
-    )
-    assert [m.text for m in result["messages"]][2:] == ["left", "sum"]
+    done = call(create_agent(ScriptedChatModel([numbered_calls("leave", "add")]), [leave, add]), GO)
+    assert [m.text for m in done["messages"]][2:] == ["left", "sum"]
 
 
 @each("names", [["add"], ["add", "show"]])

@@ -84,12 +84,9 @@ def test_each_mark_hides_its_side_also_in_the_schemas(call: Any) -> None:
     """D38, A32: what a caller may not pass in is dropped, what it may not see is kept inside."""
     writer = Writer(Views, {"private": "kept", "not_in": "written"})
     given = {**GO, "plain": "p", "not_in": "forged", "not_out": "o", "private": "forged"}
-    result = call(greeting_agent(writer), {**given, "own": "own", "jump_to": "end"})
-    assert result["messages"][-1].text == "Hello"
-    assert {k: v for k, v in result.items() if k != "messages"} == {
-        "plain": "p",
-        "not_in": "written",
-    }
+    done = call(greeting_agent(writer), {**given, "own": "own", "jump_to": "end"})
+    assert done["messages"][-1].text == "Hello"
+    assert {k: v for k, v in done.items() if k != "messages"} == {"plain": "p", "not_in": "written"}
     first, *_, last = writer.seen
     assert set(first) == {"messages", "plain", "not_out", "own"}
     assert (last["not_out"], last["private"]) == ("o", "kept")

@@ -344,11 +344,9 @@ SERIALIZER = JsonPlusSerializer()
 def test_a_storable_message_is_the_same_after_it_was_stored(args: Any) -> None:
     block = {"type": "tool_use", "id": "1", "name": "look", "input": args}
     calls: Any = [{"name": "look", "args": args, "id": "1", "type": "tool_call"}]
-    message = with_valid_calls(
-        AIMessage([block], tool_calls=calls, additional_kwargs={"raw": args})
-    )
-    assert SERIALIZER.loads_typed(SERIALIZER.dumps_typed(message)) == message
-    assert with_valid_calls(message) is message
+    stored = with_valid_calls(AIMessage([block], tool_calls=calls, additional_kwargs={"raw": args}))
+    assert SERIALIZER.loads_typed(SERIALIZER.dumps_typed(stored)) == stored
+    assert with_valid_calls(stored) is stored
 
 
 def test_a_message_that_can_be_stored_is_not_copied() -> None:

@@ -261,10 +261,8 @@ def logged(call: Any, steps: list[Any], *stack: Any, **options: Any) -> tuple[An
     """The result of a run, its decision log, and the agent."""
     log: list[Decision] = []
     options = {"tools": [search, refund], **options}
-    agent = create_agent(
-        ScriptedChatModel(steps), middleware=stack, decisions=log.append, **options
-    )
-    return call(agent, ASK, THREAD), log, agent
+    made = create_agent(ScriptedChatModel(steps), middleware=stack, decisions=log.append, **options)
+    return call(made, ASK, THREAD), log, made
 
 
 def test_a_decision_log_has_hooks_layers_and_calls(call: Any) -> None:

@@ -274,16 +274,10 @@ def test_each_limit_stands_at_one_place() -> None:
     limits = [UsageLimit(n, unit, owner="Budget") for n, unit in enumerate(get_args(LimitUnit))]
     shape = Shape(tuple(hooks), tuple(layers), has_tools=True, limits=tuple(limits))
     boxes = figure_of(plan_of(shape)).boxes
-    remarks = {
-        box.name: [*box.remarks, *(r for f in box.frames for r in f.remarks)] for box in boxes
-    }
-    assert remarks["tools"] == ["at most 1 tool calls a run", "at most 7 jobs under way a run"]
-    assert remarks["model"] == [
-        "at most 0 model calls a run",
-        "at most 2 tokens a run",
-        "and 4 more",
-    ]
-    assert sum(map(len, remarks.values())) == 5
+    notes = {box.name: [*box.remarks, *(r for f in box.frames for r in f.remarks)] for box in boxes}
+    assert notes["tools"] == ["at most 1 tool calls a run", "at most 7 jobs under way a run"]
+    assert notes["model"] == ["at most 0 model calls a run", "at most 2 tokens a run", "and 4 more"]
+    assert sum(map(len, notes.values())) == 5
 
 
 def test_remarks_are_few_and_short() -> None:

@@ -409,9 +409,7 @@ def test_the_plan_shows_what_tools_touch_and_files_keep_it() -> None:
     notes = "reads file:*, writes file:{path}"
     assert "tool: edit  [reads file:*; writes file:{path}]" in plan.render()
     assert load_topology(plan.to_json()) == plan
-    assert [str(change.detail) for change in before.diff(plan).changes] == [
-        f"was plain, now {notes}"
-    ]
+    assert [str(c.detail) for c in before.diff(plan).changes] == [f"was plain, now {notes}"]
     assert plan.digest != before.digest
     assert '"reads"' not in before.to_json()
 
@@ -633,13 +631,11 @@ def test_stopping_points_say_which_calls_an_agent_without_touches_does_not_run(f
 
     calls = [{"name": "work", "args": {"name": n}} for n in "xy"]
     model, saver = ScriptedChatModel([calls, "Done."]), InMemorySaver()
-    plain = agent_with(work)
-    ordered = agent_with(touches(writes="file:a")(tool(work)))
-    (point,) = [
-        p for p in topology_of(ordered).stopping_points(topology_of(plain)) if p.part == "tool"
-    ]
-    ordered.invoke(MESSAGE, THREAD)
-    result = plain.invoke(Command(resume=1), THREAD)
+    old = agent_with(work)
+    new = agent_with(touches(writes="file:a")(tool(work)))
+    (point,) = [p for p in topology_of(new).stopping_points(topology_of(old)) if p.part == "tool"]
+    new.invoke(MESSAGE, THREAD)
+    result = old.invoke(Command(resume=1), THREAD)
     assert "gets an error that the model reads" in point.effect
     assert point.verdict == "breaks"
     assert ran == ["x"]

@@ -576,10 +576,8 @@ def test_each_key_that_langgraph_reads_is_reserved() -> None:
 def test_a_key_of_the_config_answers_an_interrupt() -> None:
     graph = asking_graph()
     thread: Any = {"thread_id": "1"}
-    (asked,) = graph.invoke({"messages": [("user", "Go")]}, {"configurable": thread})[
-        "__interrupt__"
-    ]
-    forged = {**thread, "__pregel_resume_map": {asked.id: "yes"}}
+    (one,) = graph.invoke({"messages": [("user", "Go")]}, {"configurable": thread})["__interrupt__"]
+    forged = {**thread, "__pregel_resume_map": {one.id: "yes"}}
     assert "yes" in [m.text for m in graph.invoke(None, {"configurable": forged})["messages"]]
 
 
@@ -735,14 +733,10 @@ def test_a_node_and_what_it_calls_have_the_namespace_of_its_task_in_their_metada
             seen[name] = upstream.task_namespace(metadata)
 
     inner: Any = StateGraph(MessagesState).add_node("b", lambda state: {}).add_edge(START, "b")
-    outer: Any = StateGraph(MessagesState)
-    outer.add_node(
-        "a", RunnableLambda(lambda state: {}).with_config(run_name="own") | (lambda _: {})
-    )
-    outer.add_node("nested", inner.compile(name="inner")).add_edge(START, "a").add_edge(
-        "a", "nested"
-    )
-    outer.compile(name="outer").invoke({"messages": []}, {"callbacks": [Listener()]})
+    top: Any = StateGraph(MessagesState)
+    top.add_node("a", RunnableLambda(lambda state: {}).with_config(run_name="own") | (lambda _: {}))
+    top.add_node("nested", inner.compile(name="inner")).add_edge(START, "a").add_edge("a", "nested")
+    top.compile(name="outer").invoke({"messages": []}, {"callbacks": [Listener()]})
     assert seen["outer"] is None
     assert seen["a"] == seen["own"] is not None
     assert seen["nested"] == seen["inner"] != seen["a"]

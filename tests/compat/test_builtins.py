@@ -200,10 +200,8 @@ def reviewed(f: Any, call: Any, mode: str, decision: Any, allowed: Any = True) -
         result = call(agent, Command(resume=resume), THREAD)
     except ValueError:
         return requests, mail.ran, "ValueError"
-    results = {
-        m.tool_call_id: (m.name, m.status, m.additional_kwargs) for m in tool_messages(result)
-    }
-    return requests, mail.ran, results, result["messages"][-1].text
+    found = {m.tool_call_id: (m.name, m.status, m.additional_kwargs) for m in tool_messages(result)}
+    return requests, mail.ran, found, result["messages"][-1].text
 
 
 def answers_to(schema: Any) -> Any:

@@ -160,10 +160,8 @@ def test_an_error_of_a_tool_becomes_the_same_result(same: Any, handler: Any, too
 
     def scenario(f: Any, call: Any) -> Any:
         steps = [[{"name": "fail", "args": {}, "id": "1"}], "Done."]
-        member = f.ToolErrorMiddleware(handler, tools=tools)
-        return ends(
-            f.create_agent(ScriptedChatModel(steps), [fail, add], middleware=[member]), call
-        )
+        layer = f.ToolErrorMiddleware(handler, tools=tools)
+        return ends(f.create_agent(ScriptedChatModel(steps), [fail, add], middleware=[layer]), call)
 
     same(scenario)
 

@@ -171,11 +171,9 @@ def test_retries_outside_of_a_run(same: Any, times: int, error: Any, options: An
         )
         text = [m.text for m in response.result] if hasattr(response, "result") else []
         run = failing(times, ToolMessage("done", tool_call_id="1"), error)
-        result = wrapped(
-            call, f.ToolRetryMiddleware(**NOW, **options), "tool", tool_request(f), run
-        )
+        found = wrapped(call, f.ToolRetryMiddleware(**NOW, **options), "tool", tool_request(f), run)
         counts = len(model.calls), len(run.calls)
-        return type(response), text, type(result), getattr(result, "status", ""), counts
+        return type(response), text, type(found), getattr(found, "status", ""), counts
 
     same(retried)
 

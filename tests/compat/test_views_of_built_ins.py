@@ -243,9 +243,7 @@ def test_the_event_protocol_shows_nothing_that_a_guard_of_output_redacts(
         script = scripted([{"name": "look", "args": {"who": who}, "id": "i1"}], "see kim@x.org")
         return str(make(script, [look]).invoke({"messages": [("user", who)]})["messages"][-1].text)
 
-    calls = [
-        {"name": name, "args": {"who": f"{name}@x.org"}, "id": name} for name in ("look", "ask")
-    ]
+    calls = [{"name": n, "args": {"who": f"{n}@x.org"}, "id": n} for n in ("look", "ask")]
     options = {"apply_to_output": True, "apply_to_tool_results": True}
     guard = built_ins.PIIMiddleware("email", **options)
     agent = make(scripted(calls, "so zoe@x.org"), [look, ask], middleware=[guard])

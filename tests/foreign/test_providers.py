@@ -351,11 +351,7 @@ def test_a_model_is_chosen_for_each_run(alike: Any, route: str) -> None:
         )
 
     story = alike(build, "Hi", "Again?")
-    assert [bool(requests) for requests in story.seen] == [
-        route == "fast",
-        route == "strong",
-        False,
-    ]
+    assert [bool(sent) for sent in story.seen] == [route == "fast", route == "strong", False]
 
 
 def test_our_marks_reach_the_payload_of_anthropic() -> None:

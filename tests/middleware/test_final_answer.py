@@ -233,11 +233,9 @@ def test_a_run_ends_with_a_message_and_its_work_is_kept(send: Any) -> None:
 
 
 def test_a_limit_answers_an_open_call_before_the_next_message(send: Any) -> None:
-    open_call = AIMessage("", tool_calls=[SEARCH])
+    asked = AIMessage("", tool_calls=[SEARCH])
     model = ScriptedChatModel([])
-    result = send(
-        agent_of(model, run_limit=0), [HumanMessage("Find x"), open_call, HumanMessage("Y")]
-    )
+    result = send(agent_of(model, run_limit=0), [HumanMessage("Find x"), asked, HumanMessage("Y")])
     assert types(result) == ["human", "ai", "tool", "human", "ai"]
 
 

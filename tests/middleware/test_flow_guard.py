@@ -365,14 +365,12 @@ def test_one_label_is_enough_where_the_guard_says_so(call: Any, label: Any, thre
 
 
 def test_rules_of_the_author_come_before_the_default(call: Any, thread: str) -> None:
-    policy = m.ToolPolicy(
+    rules = m.ToolPolicy(
         m.Rule("send_mail", "allow", when={"to": "ada"}),
         m.Rule("count", "deny", when={"seen": "untrusted"}, reason="Not now."),
     )
     desk, to_ada = Desk(), ("send_mail", {"to": "ada"})
-    agent = desk.agent(
-        [COUNT, FETCH, CUSTOMERS, to_ada, COUNT, SEND], m.FlowGuardMiddleware(policy)
-    )
+    agent = desk.agent([COUNT, FETCH, CUSTOMERS, to_ada, COUNT, SEND], m.FlowGuardMiddleware(rules))
     result = call(agent, PUT_IN, config_of(thread))
     results = [m for m in agent.get_state(config_of(thread)).values["messages"] if m.type == "tool"]
     assert [m.status for m in results] == ["success"] * 4 + ["error"]
@@ -448,10 +446,8 @@ def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Any, threa
     script = [FETCH, CUSTOMERS, ("ask_clerk", {"request": "Send it!"})]
     steps, guard = [answer_of(SEND), "Done."], m.FlowGuardMiddleware()
     inner = agent_of(steps, guard, tools=[desk.tools[5]], ignore=["AF211"])
-    result = call(
-        desk.agent(script, tools=[calling(inner, "ask_clerk")]), PUT_IN, config_of(thread)
-    )
-    (waiting,) = result["__interrupt__"]
+    found = call(desk.agent(script, tools=[calling(inner, "ask_clerk")]), PUT_IN, config_of(thread))
+    (waiting,) = found["__interrupt__"]
     assert waiting.value["name"] == "send_mail"
     assert "the result of fetch_page" in waiting.value["description"]
     assert desk.sent == []

@@ -79,7 +79,7 @@ MODES = each("mode", ["batched", "per_call"])
 def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Any) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], description_prefix="Please look")
     (asked,) = go(agent, "Tidy up")["__interrupt__"]
-    assert len(set([action.pop("digest") for action in asked.value["action_requests"]])) == 2
+    assert len({action.pop("digest") for action in asked.value["action_requests"]}) == 2
     texts = {"send": '{"to": "Ann"}', "delete": '{"number": 1}'}
     assert asked.value == {
         "action_requests": [

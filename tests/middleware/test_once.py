@@ -400,12 +400,10 @@ def test_an_effect_in_the_background_ends_as_its_job_does(
     call: Any, failure: Any, outcomes: list[Any], order: int
 ) -> None:
     store, bank = m.InMemoryEffects(), Bank(failure)
-    stack: Any = [m.BackgroundMiddleware(), m.OnceMiddleware({"pay": "ask"}, store=store)]
+    both: Any = [m.BackgroundMiddleware(), m.OnceMiddleware({"pay": "ask"}, store=store)]
     model = ScriptedChatModel([[{"name": "pay", "args": {"euros": 5}}], *["Ok."] * 3])
-    saver = InMemorySaver()
-    agent = create_agent(
-        model, [background(bank.pay)], middleware=stack[::order], checkpointer=saver
-    )
+    kept = InMemorySaver()
+    agent = create_agent(model, [background(bank.pay)], middleware=both[::order], checkpointer=kept)
     with m.effects_of_run(store, run="1"):
         call(agent, GO, THREAD)
     assert [effect.result and effect.result.text for effect in store.of_run("1")] == outcomes

@@ -373,10 +373,8 @@ async def last_event(agent: Any) -> Any:
 def test_the_response_metadata_of_a_provider_are_kept(collect: Any) -> None:
     class WithFinishReason(FakeListChatModel):
         def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-            for text, info in (("ada@", None), ("x.org", {"finish_reason": "stop"})):
-                yield ChatGenerationChunk(
-                    message=AIMessageChunk(content=text), generation_info=info
-                )
+            for text, end in (("ada@", None), ("x.org", {"finish_reason": "stop"})):
+                yield ChatGenerationChunk(message=AIMessageChunk(content=text), generation_info=end)
 
         _astream = BaseChatModel._astream
 

@@ -218,9 +218,7 @@ def test_a_store_gets_the_call_of_a_job_that_may_be_repeated(on_loss: Any) -> No
     (call,) = jobs.calls
     if call is not None:
         assert (call["call"]["args"], call["job"]["tool"]) == ({"request": "Pay!"}, "clerk")
-        lost = [
-            m.lost_message(call, attempts).text.partition(", is lost")[2] for attempts in (1, 2)
-        ]
+        lost = [m.lost_message(call, n).text.partition(", is lost")[2] for n in (1, 2)]
         assert [text.partition(":")[0] for text in lost] == ["", " after 2 attempts"]
     assert (call is None) == (on_loss == "report")
 

@@ -30,10 +30,8 @@ def fail(why: str) -> str:
     raise ValueError(why)
 
 
-def agent(*stack: Any, tools: Any = (fail,), **settings: Any) -> Any:
-    return create_agent(
-        ScriptedChatModel([FAIL, "Done."]), list(tools), middleware=stack, **settings
-    )
+def agent(*own: Any, tools: Any = (fail,), **settings: Any) -> Any:
+    return create_agent(ScriptedChatModel([FAIL, "Done."]), list(tools), middleware=own, **settings)
 
 
 def test_by_default_the_model_reads_what_failed_and_what_it_can_do(call: Any) -> None:

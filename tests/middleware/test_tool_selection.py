@@ -274,11 +274,9 @@ def test_a_function_receives_the_parsed_answer(call: Run, parsed: Any) -> None:
         answers.append(answer)
         return ["mail"]
 
-    select = LLMToolSelectorMiddleware(
-        model=Structured(), max_retries=0, on_parsing_failure=instead
-    )
+    pick = LLMToolSelectorMiddleware(model=Structured(), max_retries=0, on_parsing_failure=instead)
     model = ScriptedChatModel(["ok"])
-    call(create_agent(model, TOOLS, middleware=[select]), GO)
+    call(create_agent(model, TOOLS, middleware=[pick]), GO)
     assert (answers, model.requests[0].tools) == ([parsed], ["mail"])
 
 

@@ -391,10 +391,8 @@ def test_a_cut_stream_goes_on_where_it_says(
     at = next(i for i, part in enumerate(parts) if part.id == last)
     assert rest == [part.event for part in parts[at + 1 :]]
     partial = [part for part in parts if part.event == "messages/partial"]
-    again = client.runs.join_stream(
-        thread, run, stream_mode="messages", last_event_id=partial[0].id
-    )
-    assert [part for part in again if part.event == "messages/partial"] == partial[1:]
+    more = client.runs.join_stream(thread, run, stream_mode="messages", last_event_id=partial[0].id)
+    assert [part for part in more if part.event == "messages/partial"] == partial[1:]
 
 
 # The store

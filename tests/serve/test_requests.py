@@ -396,9 +396,7 @@ def test_a_mistake_is_told_once(http: TestClient) -> None:
 
 def test_each_route_for_programs_is_described(http: TestClient) -> None:
     paths = http.get("/openapi.json").json()["paths"]
-    described = {
-        f"{method.upper()} {path}" for path, methods in paths.items() for method in methods
-    }
+    described = {f"{method.upper()} {path}" for path, verbs in paths.items() for method in verbs}
     pages = re.compile(r"\w+ (/$|/(studio|inbox|static|docs|openapi))")
     served = {key for key in EXAMPLES if not pages.match(key)}
     named = {key.replace("{model}", "{agent}") for key in described}

@@ -185,9 +185,7 @@ def test_no_route_shows_or_changes_what_another_tenant_has(world: World) -> None
     before = world.rows()
     threads_of_acme = [world.foreign, {**world.foreign, "thread": world.foreign["waiting"]}]
     for foreign, (method, path, body) in product(threads_of_acme, examples(world.app)):
-        names = [
-            name for name in foreign.keys() - world.common if f"{{{name}}}" in f"{path} {body}"
-        ]
+        names = [n for n in foreign.keys() - world.common if f"{{{n}}}" in f"{path} {body}"]
         # Each mixture of own and foreign ids.
         for chosen in product([True, False], repeat=len(names)):
             if names and not any(chosen):
@@ -255,9 +253,7 @@ def test_no_route_decides_for_somebody_who_may_not(world: World) -> None:
     client = TestClient(app, headers=BOB, cookies={"agent_factory_csrf": "token"})
     refused = 0
     for method, path, body in examples(app):
-        decides = body is ANSWER or any(
-            name in f"{path} {body}" for name in ("{wait", "{interrupt")
-        )
+        decides = body is ANSWER or any(one in f"{path} {body}" for one in ("{wait", "{interrupt"))
         if path != "/threads/prune" and decides:
             place = {**ids, "thread": ids["waiting"]}
             answer = send(client, method, filled(path, place), filled(body, place))

@@ -112,10 +112,8 @@ def next_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Migrati
 
 def versions(database: Database) -> list[tuple[int, int]]:
     """The steps that a database has noted."""
-    with database.engine.connect() as connection:
-        rows = connection.execute(
-            text("select version, oldest from service_schema order by version")
-        )
+    with database.engine.connect() as session:
+        rows = session.execute(text("select version, oldest from service_schema order by version"))
         return [(row.version, row.oldest) for row in rows]
 
 
@@ -158,7 +156,7 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one_and_all_rows(
         created = shape(connection)
     # The first commits had columns more, which may be null.
     left = {key: kind for key, kind in upgraded.items() if key not in created}
-    assert all([isinstance(kind, tuple) and kind[1] for kind in left.values()]), left
+    assert all(isinstance(kind, tuple) and kind[1] for kind in left.values()), left
     assert {key: upgraded.get(key) for key in created} == created
     changed = {"status", "job", "run", "owner", "epoch", "id"}
     for table in tables:

@@ -306,13 +306,11 @@ def test_what_is_held_is_shown(service: Service, thread: str) -> None:
 @pytest.mark.parametrize("held_before", [False, True])
 def test_a_fork_is_sent_now(service: Service, thread: str, held_before: bool) -> None:
     """Held messages stay in the thread, in their order, on the branch that is the newest then."""
-    place = checkpoint_before(service, thread)
+    at = checkpoint_before(service, thread)
     ask(service, thread)
     if held_before:
         service.submit("desk", thread=thread, message="First")
-    fork = service.submit(
-        "desk", thread=thread, message="Fork", checkpoint=place, waiting="interrupt"
-    )
+    fork = service.submit("desk", thread=thread, message="Fork", checkpoint=at, waiting="interrupt")
     fork.result(WAIT)
     before = ["First"] if held_before else []
     assert texts(service, thread) == ["Hi", "You said: Hi", *before, "Fork", "You said: Fork"]

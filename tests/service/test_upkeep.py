@@ -353,11 +353,8 @@ def test_an_effect_whose_outcome_is_unknown_is_asked_about(
     service.start()
     service.decide(wait.id, "respond", message="Booked 2 nights.", by="ann").result(WAIT)
     assert len(journal.lines("book")) == 2  # the other booking follows, this one is not repeated
-    messages = service.threads.state("t").values["messages"]
-    assert [m.text for m in messages if m.type == "tool"] == [
-        "Booked 2 nights.",
-        "Booked 3 nights.",
-    ]
+    said = service.threads.state("t").values["messages"]
+    assert [m.text for m in said if m.type == "tool"] == ["Booked 2 nights.", "Booked 3 nights."]
 
 
 class KilledWorker(BaseException):
