@@ -415,8 +415,7 @@ def routed(call: Any, steps: Any, *tools: Any, **options: Any) -> list[str]:
 
 def recorded(call: Any, steps: Any, *tools: Any, **options: Any) -> list[Decision]:
     log: list[Decision] = []
-    agent = create_agent(ScriptedChatModel(steps), tools, decisions=log.append, **options)
-    call(agent, ASK)
+    call(create_agent(ScriptedChatModel(steps), tools, decisions=log.append, **options), ASK)
     return log
 
 

@@ -402,8 +402,7 @@ def test_the_signature_of_create_agent_agrees_with_its_overloads() -> None:
             assert parameter.kind is parameters[name].kind
             if parameter.default is not inspect.Parameter.empty:
                 assert parameter.default == parameters[name].default
-    annotations = {name: parameters[name].annotation for name in options}
-    assert annotations == options
+    assert {name: parameters[name].annotation for name in options} == options
     assert all(parameters[name].default is not inspect.Parameter.empty for name in options)
 
 

@@ -108,8 +108,7 @@ def test_a_jump_comes_before_pending_calls_and_a_structured_answer(call: Any) ->
         middleware=[member("J", after_model=hook([], "after_model", "model", ["model"]))],
         response_format={"title": "Answer", "type": "object"},
     )
-    result = call(agent, GO)
-    results = [m for m in result["messages"] if m.type == "tool"]
+    results = [m for m in call(agent, GO)["messages"] if m.type == "tool"]
     assert [m.name for m in results] == ["Answer", "tell", "Answer"]
     assert "no result" in results[1].text
 

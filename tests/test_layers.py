@@ -127,8 +127,7 @@ OLD: Any = [HumanMessage("one", id="1"), HumanMessage("two", id="2"), HumanMessa
 )
 def test_inner_updates_win(call: Any, outer: list[Any], inner: list[Any], left: list[str]) -> None:
     """The inner layer saw what the outer one had changed; brought back, it would end up last."""
-    layers = agent(writing(messages=outer), writing(messages=inner))
-    result = call(layers, {"messages": OLD})
+    result = call(agent(writing(messages=outer), writing(messages=inner)), {"messages": OLD})
     assert [m.text for m in result["messages"] if m.text != "Hi."] == left
 
 

@@ -244,8 +244,7 @@ def test_all_reasons_of_a_call_are_reported_where_they_stand() -> None:
     ],
 )
 def test_the_names_that_calls_go_by_fit_their_imports(old: str, new: str) -> None:
-    done = migrate_source(old, Factory.AGENT)
-    assert done.text == new
+    assert migrate_source(old, Factory.AGENT).text == new
     assert migrate_source(new, Factory.AGENT).text == new
 
 

@@ -224,8 +224,7 @@ def two_questions(kind: str = "fused", first: Any = ask, **options: Any) -> tupl
     """An agent that has asked two questions at once, and their ids."""
     calls = [{"name": "ask", "args": {"question": q}, "id": q} for q in ("one", "two")]
     agent = made(kind, calls, checkpointer=InMemorySaver(), tools=[add, first], **options)
-    result = agent.invoke(HI, THREAD)
-    return agent, [one.id for one in result["__interrupt__"]]
+    return agent, [one.id for one in agent.invoke(HI, THREAD)["__interrupt__"]]
 
 
 @each("kind", KINDS)

@@ -180,8 +180,7 @@ def test_a_layer_calls_the_model_and_something_else_at_once(
     stack = [Joint(other, "first"), Joint(other, "second"), *inner]
     agent = create_agent(ScriptedChatModel(["hello"]), middleware=stack)
     text = "HELLO" if inner else "hello"
-    answer = call(agent, {"messages": "Hi"})["messages"][-1]
-    assert answer.text == f"{text} by second by first"
+    assert call(agent, {"messages": "Hi"})["messages"][-1].text == f"{text} by second by first"
 
 
 def test_an_error_of_the_other_part_is_one_of_the_layer(call: Any) -> None:

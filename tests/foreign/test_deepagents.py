@@ -380,7 +380,8 @@ def test_a_schema_adds_keys_to_the_state(alike: Any) -> None:
 def test_a_user_may_write_on_while_a_review_is_open(alike: Any) -> None:
     """deepagents answers the call itself, so our repair of histories has nothing to do."""
     build = deep(WRITE, "As you like.", interrupt_on={"write_file": True})
-    assert "cancelled" in alike(build, "Write.", "No, wait.").results[0]
+    story = alike(build, "Write.", "No, wait.")
+    assert "cancelled" in story.results[0]
 
 
 @pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
@@ -400,7 +401,8 @@ def test_a_grader_sends_the_agent_back(alike: Any) -> None:
         return create_deep_agent(model, middleware=[rubric], checkpointer=InMemorySaver())
 
     given = {"messages": [("user", "Write.")], "rubric": "- It has three lines."}
-    assert "It has two." in str(alike(build, given, stream=False).seen[1][-1])
+    story = alike(build, given, stream=False)
+    assert "It has two." in str(story.seen[1][-1])
 
 
 MAIL = calls(("write_file", {"file_path": NOTES, "content": "Mail ada@example.com."}))

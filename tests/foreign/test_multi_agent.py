@@ -64,7 +64,8 @@ def test_a_supervisor_delegates_and_answers(alike: Any, make: Any, mode: Any) ->
         graph = create_supervisor([math, research], model=model, prompt="Lead.", output_mode=mode)
         return graph.compile(checkpointer=InMemorySaver())
 
-    texts = [message["content"] for message in alike(build).state["messages"]]
+    story = alike(build)
+    texts = [message["content"] for message in story.state["messages"]]
     assert texts[-1] == "5, and a drink."
     assert ("All about tea." in texts) == (mode == "full_history")
 
@@ -92,7 +93,8 @@ def test_a_supervisor_remembers_earlier_turns(alike: Any, make: Any) -> None:
         graph = create_supervisor([math], model=model, output_mode="full_history")
         return graph.compile(checkpointer=InMemorySaver(), store=InMemoryStore())
 
-    assert "2 + 3?" in str(alike(build, "2 + 3?", "Sure?").seen[0][-1])
+    story = alike(build, "2 + 3?", "Sure?")
+    assert "2 + 3?" in str(story.seen[0][-1])
 
 
 def test_a_supervisor_of_supervisors(alike: Any, make: Any) -> None:
@@ -128,7 +130,8 @@ def test_a_supervisor_has_own_tools_handoffs_and_an_answer(alike: Any, make: Any
         )
         return graph.compile()
 
-    assert alike(build).outcomes[0]["messages"][-1]["content"] == "Five."
+    story = alike(build)
+    assert story.outcomes[0]["messages"][-1]["content"] == "Five."
 
 
 def test_a_supervisor_forwards_a_message(alike: Any, make: Any) -> None:
@@ -170,7 +173,8 @@ def swarm(library: Library, make: Any, alice: Any, bob: Any) -> Any:
 def test_a_swarm_stays_with_the_agent_that_was_handed_to(alike: Any, make: Any) -> None:
     def build(library: Library, script: Any) -> Any:
         alice = script(ADD, calls(to("bob")))
-        return swarm(library, make, alice, script(SEARCH, "Bob here.", "Still Bob."))
+        bob = script(SEARCH, "Bob here.", "Still Bob.")
+        return swarm(library, make, alice, bob)
 
     story = alike(build, "2 + 3, then Bob.", "Who are you?")
     assert story.state["active_agent"] == "Bob"

@@ -114,7 +114,8 @@ def test_short_conversations_and_other_models_are_not_marked(alike: Any) -> None
         caching = AnthropicPromptCachingMiddleware(
             min_messages_to_cache=3, unsupported_model_behavior="ignore"
         )
-        library.create_agent(script("Hi."), middleware=[caching]).invoke({"messages": "Hi"})
+        plain = library.create_agent(script("Hi."), middleware=[caching])
+        plain.invoke({"messages": "Hi"})
         return library.create_agent(claude(script(LOOKUP, "Done.")), [lookup], middleware=[caching])
 
     other, (first, second) = alike(build).seen
@@ -162,7 +163,8 @@ def test_files_in_the_state(alike: Any, kind: str) -> None:
             checkpointer=InMemorySaver(),
         )
 
-    files = alike(build).state["text_editor_files" if editor else "memory_files"]
+    story = alike(build)
+    files = story.state["text_editor_files" if editor else "memory_files"]
     assert [path.rpartition("/")[2] for path, data in files.items() if data != "None"] == [
         "renamed.txt"
     ]
@@ -214,7 +216,8 @@ def test_all_of_anthropic_with_builtins(alike: Any, tmp_path: Path) -> None:
             model, [lookup], middleware=stack, system_prompt="Work.", checkpointer=InMemorySaver()
         )
 
-    assert alike(build).state["messages"][-1]["content"] == "Done."
+    story = alike(build)
+    assert story.state["messages"][-1]["content"] == "Done."
 
 
 # OpenAI
@@ -351,7 +354,11 @@ def test_a_model_is_chosen_for_each_run(alike: Any, route: str) -> None:
         )
 
     story = alike(build, "Hi", "Again?")
-    assert [bool(sent) for sent in story.seen] == [route == "fast", route == "strong", False]
+    assert [bool(requests) for requests in story.seen] == [
+        route == "fast",
+        route == "strong",
+        False,
+    ]
 
 
 def test_our_marks_reach_the_payload_of_anthropic() -> None:
@@ -380,7 +387,8 @@ def test_our_key_reaches_the_payload_of_openai() -> None:
     agent = create_agent(model, middleware=[caching], checkpointer=InMemorySaver())
     agent.invoke({"messages": "Hi"}, {"configurable": {"thread_id": "one"}})
     messages, _, settings = script.seen[0]
-    assert len(model._get_request_payload(messages, **settings)["prompt_cache_key"]) == 32
+    payload = model._get_request_payload(messages, **settings)
+    assert len(payload["prompt_cache_key"]) == 32
 
 
 SETTINGS: Any = {

@@ -125,8 +125,7 @@ def test_a_result_may_change_what_the_client_asks_for(call: Any) -> None:
     agent, model = agent_of(steps, add)
     call(agent, HI, config(TITLE))
     asked = {"client_tools": [SCROLL], "client_tool_choice": "required"}
-    answer = {"content": "Orders", "request": asked}
-    second = call(agent, Command(resume=answer), config(TITLE))
+    second = call(agent, Command(resume={"content": "Orders", "request": asked}), config(TITLE))
     assert second["__interrupt__"][0].value["name"] == "scroll"
     assert client_request(second["messages"]) == asked
     assert offered(model)[1:] == [(["scroll"], "any"), (["add", "scroll"], None)]

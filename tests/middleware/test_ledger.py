@@ -432,8 +432,7 @@ def test_subagents_never_pass_their_budget_and_each_costs_its_own(
 @pytest.mark.long
 @each("mode, limit", [("sync", 150), ("async", 150), ("async", None)])
 def test_a_hundred_subagents_never_pass_their_budget(mode: str, limit: int | None) -> None:
-    children = [(number % 4, number % 7 == 0) for number in range(100)]
-    check(children, limit, "end", mode)
+    check([(number % 4, number % 7 == 0) for number in range(100)], limit, "end", mode)
 
 
 @each("mode", ["sync", "async"])

@@ -130,8 +130,7 @@ def test_thoughts_are_sent_only_to_the_provider_that_wrote_them(call: Any) -> No
     other_says = AIMessage([THOUGHT, {"type": "text", "text": "Adding."}], tool_calls=[call_add()])
     first = Claude(steps=[ConnectionError(), ConnectionError(), "Three."])
     other = Gpt(steps=[other_says, ADD])
-    agent = create_agent(first, [add], middleware=[ModelFallbackMiddleware(other)])
-    result = call(agent, ASK)
+    result = call(create_agent(first, [add], middleware=[ModelFallbackMiddleware(other)]), ASK)
     shown_to_first = first.requests[1].messages[1]
     assert (shown_to_first.content, shown_to_first.tool_calls) == ("Adding.", [call_add()])  # type: ignore[attr-defined]
     assert other.requests[1].messages[1].content == other_says.content

@@ -345,8 +345,7 @@ def test_a_decision_model_reads_the_message_as_layers_further_out_have_made_it(c
 def test_without_a_message_of_the_user_a_decision_model_reads_the_conversation(call: Any) -> None:
     summary = HumanMessage("They greeted.", additional_kwargs={"lc_source": "summarization"})
     classifier = ScriptedDecisionModel(answers=["deep"])
-    route = router(classifier, deep=scripted("Hello."))
-    reply(call, route, given={"messages": [summary]})
+    reply(call, router(classifier, deep=scripted("Hello.")), given={"messages": [summary]})
     assert [m.text for m in classifier.requests[0][0]] == ["They greeted."]
 
 

@@ -199,8 +199,7 @@ def test_a_request_begins_with_the_request_before_it_and_the_log_names_the_cycle
 def test_only_the_calls_of_the_cycle_are_withheld(call: Run) -> None:
     other = c("search", "found", query="acme inc")
     turns: list[Any] = [*[SEARCH] * 4, [SEARCH, other], SEARCH, "Done."]
-    stage = Stage(turns, [ProgressGuardMiddleware()])
-    results = texts(stage.run(call, turns))
+    results = texts(Stage(turns, [ProgressGuardMiddleware()]).run(call, turns))
     assert results[4].startswith("This call did not run")
     assert results[5:] == ["found", "nothing"], "something new has happened since"
 
@@ -287,8 +286,7 @@ def test_an_answer_that_is_sent_back_for_ever_is_an_error(call: Run) -> None:
 
 @before_agent
 def remember(state: Any, runtime: Any) -> Any:
-    marks = {"lc_source": "memory"}
-    return {"messages": [HumanMessage("Likes tea.", additional_kwargs=marks)]}
+    return {"messages": [HumanMessage("Likes tea.", additional_kwargs={"lc_source": "memory"})]}
 
 
 def test_a_message_of_the_user_starts_the_count_again(call: Run) -> None:

@@ -77,8 +77,7 @@ def walked(flow: Flow[Any], line: Callable[[Any], Any]) -> tuple[Any, list[float
 
 
 def retry(settings: dict[str, Any], **more: Any) -> Flow[Any]:
-    middleware = ModelRetryMiddleware(**settings, **more)
-    return cast("Flow[Any]", middleware.around_model(REQUEST))
+    return cast("Flow[Any]", ModelRetryMiddleware(**settings, **more).around_model(REQUEST))
 
 
 @given(settings, failures, st.sampled_from(["continue", "error", "words"]))

@@ -135,8 +135,7 @@ def test_an_error_carries_the_numbers_and_all_work_is_kept(send: Ask) -> None:
     assert (error.tool_name, error.thread_count, error.run_count) == ("search", 1, 1)
     assert (error.thread_limit, error.run_limit) == (5, 1)
     assert pickle.loads(pickle.dumps(error)).tool_name == "search"
-    kept = agent.get_state(ONE).values["messages"]
-    assert answers(kept) == ["found 1", "refused", "read 3"]
+    assert answers(agent.get_state(ONE).values["messages"]) == ["found 1", "refused", "read 3"]
     assert send(agent, config=ONE)["messages"][-1].text == "Fine."
 
 

@@ -242,8 +242,7 @@ def test_it_sees_a_failure_that_retries_inside_of_it_report(call: Any) -> None:
 
 @each("on_error", [None, raising])
 def test_without_another_text_the_report_of_the_retries_stays(call: Any, on_error: Any) -> None:
-    agent = reported(KeyError(1), KeyError(2), on_error=on_error)
-    ((text, _),) = tool_results(call(agent, GO))
+    ((text, _),) = tool_results(call(reported(KeyError(1), KeyError(2), on_error=on_error), GO))
     assert text.startswith("fail failed after 2 attempts with KeyError: 2")
 
 

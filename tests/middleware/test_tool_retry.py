@@ -209,8 +209,7 @@ ALL: Any = {"retry_on": lambda error: True}
 def test_an_interrupt_inside_a_tool_propagates_and_is_answered(call: Any, member: Any) -> None:
     model = ScriptedChatModel([ASK, "Done."])
     agent = create_agent(model, [ask], middleware=[member], checkpointer=InMemorySaver())
-    asked = call(agent, GO, ONE)
-    assert [i.value for i in asked["__interrupt__"]] == ["Why?"]
+    assert [i.value for i in call(agent, GO, ONE)["__interrupt__"]] == ["Why?"]
     result = call(agent, Command(resume="no reason"), ONE)
     assert tool_results(result) == [("they said no reason", "success")]
 

@@ -187,8 +187,7 @@ def test_c63_c65_handoffs_reach_the_parent_with_their_updates_here(call: Any, as
 
 
 def test_c64_a_tool_may_give_several_things_with_one_answer(kind: Any, run: Any, ask: Any) -> None:
-    both = [answer(), Command(update={"n": 1})]
-    message, command = given(kind, run, ask, both)
+    message, command = given(kind, run, ask, [answer(), Command(update={"n": 1})])
     assert ([m.text for m in message["messages"]], command.update) == (["Done."], {"n": 1})
     inside: Any = [Command(update={"messages": [answer()]}), Command(update={"n": 1})]
     assert len(given(kind, run, ask, inside)) == 2

@@ -254,8 +254,7 @@ def test_c39_each_parallel_call_has_its_own_copy_here(run: Any, ask: Any) -> Non
         return len(numbers)
 
     state = {"messages": ask(("push", {}), ("push", {})), "numbers": [0]}
-    report = run(ToolNode([push]), state)["messages"]
-    assert [message.text for message in report] == ["2", "2"]
+    assert [message.text for message in run(ToolNode([push]), state)["messages"]] == ["2", "2"]
 
 
 class Basket(BaseModel):

@@ -151,8 +151,7 @@ def test_c48_an_interrupt_waits_at_any_depth(kind: Any, call: Any, ask: Any, dep
     thread = {"configurable": {"thread_id": "1"}}
     waiting = call(agent, {"messages": ask((name, {}))}, thread)
     assert [i.value for i in waiting["__interrupt__"]] == ["May I?"]
-    result = call(agent, Command(resume="yes"), thread)
-    assert result["messages"][-1].text == "said yes"
+    assert call(agent, Command(resume="yes"), thread)["messages"][-1].text == "said yes"
 
 
 # Whose mistake it was
