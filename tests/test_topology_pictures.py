@@ -439,7 +439,7 @@ def test_a_page_and_a_picture_are_named_after_their_agent() -> None:
 def test_no_name_can_break_out(make: Any) -> None:
     plan = plan_agent(
         tools=[{"type": "function", "function": {"name": HOSTILE}}],
-        middleware=[Guard(name=HOSTILE.replace(":", ""))],
+        middleware=[Guard(name=re.sub("[:/]", "", HOSTILE))],
     )
     text = make(plan)
     assert "<img" not in text
@@ -450,7 +450,7 @@ def test_no_name_can_break_out(make: Any) -> None:
     assert not {name for name, _ in reader.attributes} & {"onerror", "src"}
 
 
-@given(name=st.text(min_size=1).filter(lambda name: not set(name) & set("|:")))
+@given(name=st.text(min_size=1).filter(lambda name: not set(name) & set("|:/")))
 def test_any_name_gives_sound_xml(name: str) -> None:
     plan = plan_agent(middleware=[Guard(name=name)])
     assert len(parts(picture(plan))) == len(plan.nodes) + 2 + len(plan.transitions)
