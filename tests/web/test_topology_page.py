@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from agent_factory import AgentMiddleware, hook_config, plan_agent
+from agent_factory import AgentMiddleware, hook_config, load_topology, plan_agent
 from samples import find
 from web.conftest import NewPage
 
@@ -30,7 +30,8 @@ class Guard(AgentMiddleware):
 @pytest.fixture
 def address(tmp_path: Path) -> str:
     """The folder that the page is in."""
-    plan = plan_agent(tools=[find], middleware=[Guard(), Guard(name=HOSTILE)])
+    safe = plan_agent(tools=[find], middleware=[Guard(), Guard(name="Evil")])
+    plan = load_topology(safe.to_json().replace("Evil", HOSTILE))
     (tmp_path / "plan.html").write_text(plan.to_html(), encoding="utf-8")
     return f"file://{tmp_path}"
 
