@@ -452,8 +452,8 @@ class FunctionTool(StructuredTool):
     """
 
     def _run(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        # Without a function, `super` raises.
-        return self.func(*args, **kwargs) if self.func else super()._run(*args, config={}, **kwargs)
+        func = self.func  # without a function, `super` raises
+        return super()._run(*args, config={}, **kwargs) if func is None else func(*args, **kwargs)
 
     async def _arun(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         if self.coroutine is None:

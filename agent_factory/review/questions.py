@@ -63,10 +63,9 @@ def ask_about(
         decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge)]
         return {"decisions": decisions} if is_batch else decisions[0]
 
-    title, form = (
-        ("HITLResponse", _Response) if is_batch else ("Decision", decision_form(calls[0], tool))
-    )
-    return ask(question, form, title=title, check=check)
+    if is_batch:
+        return ask(question, _Response, title="HITLResponse", check=check)
+    return ask(question, decision_form(calls[0], tool), title="Decision", check=check)
 
 
 def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:
