@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from agent_factory.cli.check_examples import EXAMPLES, PRELUDE
-from agent_factory.cli.explain import consequence
 from agent_factory.errors import BUILD_CODES
 
 _HEAD = """# Checks
 
-The problems that a build can report, by code. `create_agent`, `plan_agent` and
-`agent-factory check` report all problems of a build together.
+The problems that a build can report, by code, each with the smallest stack that causes it.
+`create_agent`, `plan_agent` and `agent-factory check` report all problems of a build together.
 
-- An *error* keeps the agent from being built. It is raised as a `SpecError`.
-- A *warning* is something that may be intended, and usually is not. It is shown as an
-  `AgentFactoryWarning`, is kept for `warnings_of(agent)`, and becomes an error with `strict=True`.
-- `create_agent(..., ignore=["AF204"])` suppresses what can be ignored.
-  `agent-factory check --ignore AF204` suppresses a warning.
+- An *error* keeps the agent from being built: a `SpecError`, or
+  [a narrower class](errors.md#when-an-agent-is-built).
+- A *warning* is something that may be intended, and usually is not: an `AgentFactoryWarning`,
+  kept for `warnings_of(agent)`, and an error with `strict=True`.
+- `create_agent(..., ignore=["AF204"])` suppresses a warning, or an error that can be ignored;
+  `agent-factory check --ignore AF204` a warning.
 
-`agent-factory explain AF204` shows one entry in the terminal. AF100 and AF200 are the two families;
-[errors](errors.md) lists all errors. This page is generated from the code, by
-`python scripts/checks_page.py docs/checks.md`.
+`agent-factory explain AF204` shows one code in the terminal, with general advice. AF100 and AF200
+are the two families. `python scripts/checks_page.py docs/checks.md` writes this page.
 
 The examples share these lines:
 """
@@ -57,12 +56,13 @@ def page() -> str:
         for code, entry in BUILD_CODES.items():
             if code.startswith(family):
                 example = EXAMPLES[code]
+                # Each warning can be ignored: the head of the page says so.
+                can_be_ignored = entry.ignorable and entry.severity == "error"
                 parts += [
                     f"### {code} {entry.name}\n",
-                    f"{entry.meaning} {consequence(entry)}\n",
+                    f"{entry.meaning}{' It can be ignored.' * can_be_ignored}\n",
                     block("python", example.source),
                     block("output", printed(example.source)),
-                    f"What to do: {example.hint}\n",
                 ]
     return "\n".join(parts)
 

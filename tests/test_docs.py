@@ -23,6 +23,7 @@ import pytest
 
 import agent_factory
 from agent_factory import AgentFactoryError
+from agent_factory.cli import check_examples
 from agent_factory.errors import BUILD_CODES
 from fake_anthropic import fake_anthropic
 from tables import each
@@ -284,12 +285,16 @@ def test_the_table_of_errors_is_that_of_the_code() -> None:
     assert set(rows) == expected
 
 
-def test_the_table_of_build_codes_is_that_of_the_code() -> None:
-    """Each code has a row: its name, the class it is raised as, and its meaning."""
-    rows = re.findall(r"^\| (AF\d+) \| (\w+) \| `(\w+)` \| (.*?) \| .+ \|$", ERRORS, re.M)
-    expected = [(entry.code, entry.name, entry.meaning) for entry in BUILD_CODES.values()]
-    assert [(code, name, meaning) for code, name, _, meaning in rows] == expected
-    assert {row[2] for row in rows} <= {cls.__name__ for cls in error_classes()}
+@each("code", BUILD_CODES)
+def test_a_code_of_a_build_is_raised_as_the_class_that_the_page_names(code: str) -> None:
+    raised: list[BaseException] = []
+    namespace = {"__name__": "example", "print": lambda *errors, **_: raised.extend(errors)}
+    for part in (check_examples.PRELUDE, check_examples.EXAMPLES[code].source):
+        exec(compile(part, "<example>", "exec", dont_inherit=True), namespace)
+    (error,) = raised
+    named = re.search(rf"^\| `(\w+)` \| .*\b{code}\b.* \|$|^\| {code} \| `(\w+)`", ERRORS, re.M)
+    others = "BuildWarning" if code.startswith("AF2") else "SpecError"
+    assert type(error).__name__ == (named[1] or named[2] if named else others)
 
 
 def test_the_table_of_versions_has_the_bounds_of_the_package() -> None:
