@@ -21,6 +21,7 @@ from agent_factory import (
     load_topology,
     plan_agent,
     topology_of,
+    with_model,
 )
 from agent_factory import middleware as m
 from agent_factory.prebuilt import create_react_agent
@@ -458,3 +459,10 @@ def test_the_order_of_pauses_has_no_meaning() -> None:
         for nodes in (["model", "tools"], ["tools", "model"])
     )
     assert first == second
+
+
+def test_an_agent_keeps_its_plan_and_a_copy_has_a_plan_of_its_own():
+    limit = m.ModelCallLimitMiddleware(run_limit=5)
+    agent = create_agent(ScriptedChatModel([]), [refund], middleware=[limit])
+    assert topology_of(agent) is topology_of(agent)
+    assert topology_of(with_model(agent, ScriptedChatModel([]))) == topology_of(agent)

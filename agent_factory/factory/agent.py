@@ -21,7 +21,7 @@ from agent_factory.errors import ArgumentError, SpecError, raise_all
 from agent_factory.factory.argument_names import by_name, misplaced_arguments, unknown_arguments
 from agent_factory.factory.arguments import UNKNOWN, chat_model_of, make_spec, wrong_type
 from agent_factory.factory.fusion import plan_fusion
-from agent_factory.factory.settings import pauses_of, settings_of
+from agent_factory.factory.settings import plan_of
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
@@ -397,7 +397,7 @@ def plan_agent(
         checkpoints=checkpoints,
         guarantees=guarantees,
     )
-    return _plan_of(spec, settings)
+    return plan_of(spec, settings=settings)
 
 
 def topology_of(agent: Graph, *, settings: bool = False) -> Topology:
@@ -417,7 +417,8 @@ def topology_of(agent: Graph, *, settings: bool = False) -> Topology:
     >>> print(plan.settings[1].name, plan.settings[1].value)
     run_limit 5
     """
-    return _plan_of(_spec_of(agent), settings)
+    graph = _graph_of(agent)
+    return plan_of(graph.spec, settings=True) if settings else graph.plan
 
 
 def middleware_of(
@@ -604,17 +605,6 @@ def with_checkpoints_of(agent: Graph, checkpointer: object) -> Graph:
     return agent if schemas is graph.spec.schemas else rewired(agent, schemas=schemas)
 
 
-def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
-    shown = [
-        *pauses_of(spec.nodes),
-        *(s for s in settings_of(spec.middleware) if settings or s.guards),
-    ]
-    for name, inside in spec.toolbox.specs_inside.items():
-        for setting in _plan_of(inside, settings).settings:
-            shown.append(replace(setting, owner=f"{name}/{setting.owner}"))
-    return replace(spec.topology, name=spec.name or "", settings=tuple(shown))
-
-
 def warnings_of(agent: Graph) -> tuple[SpecError, ...]:
     """Return the warnings of an agent's build, except for ignored ones.
 
@@ -628,9 +618,13 @@ def warnings_of(agent: Graph) -> tuple[SpecError, ...]:
     return _spec_of(agent).warnings
 
 
-def _spec_of(agent: object) -> AgentSpec:
+def _graph_of(agent: object) -> AgentGraph:
     graph = getattr(agent, "builder", None)
     if not isinstance(graph, AgentGraph):
         expected = "an agent built by create_agent"
         raise wrong_type("agent", expected, agent, "Pass what create_agent returned.")
-    return graph.spec
+    return graph
+
+
+def _spec_of(agent: object) -> AgentSpec:
+    return _graph_of(agent).spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from hashlib import sha256
 from operator import attrgetter
@@ -17,13 +17,32 @@ from langchain_core.tools import BaseTool
 
 from agent_factory.compat.langchain import LangChainAdapter
 from agent_factory.hooks.base import Middleware
+from agent_factory.runtime.spec import AgentSpec
 from agent_factory.topology.model import Setting
+from agent_factory.topology.topology import Topology
 
 _SECRET = re.compile(r"key|secret|password|credential|authorization|token$|env$", re.IGNORECASE)
 """Names of settings whose values are not shown."""
 
 _LONGEST, _DEEPEST = 80, 8
 """The letters of a string that are shown, and the levels of nested values."""
+
+
+def plan_of(spec: AgentSpec, *, settings: bool = False) -> Topology:
+    """The plan of an agent with its name, its pauses, and the settings of its guards.
+
+    Args:
+        spec: The spec of the agent.
+        settings: Add all other settings of its middleware, too.
+    """
+    shown = [
+        *pauses_of(spec.nodes),
+        *(s for s in settings_of(spec.middleware) if settings or s.guards),
+    ]
+    for name, inside in spec.toolbox.specs_inside.items():
+        for setting in plan_of(inside, settings=settings).settings:
+            shown.append(replace(setting, owner=f"{name}/{setting.owner}"))
+    return replace(spec.topology, name=spec.name or "", settings=tuple(shown))
 
 
 def settings_of(members: Iterable[Middleware]) -> tuple[Setting, ...]:

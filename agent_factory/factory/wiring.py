@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +16,7 @@ from langgraph.types import TracePolicy
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
 from agent_factory.factory.fusion import FusionPlan, fusion_of, successors_of
+from agent_factory.factory.settings import plan_of
 from agent_factory.hooks.trace_policy import recorded
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.guards import Guards
@@ -36,6 +37,7 @@ from agent_factory.state.channels import (
 )
 from agent_factory.state.schema import ANSWER, ENGINE_KEYS, LAST_NODE, RETRIES, Schemas
 from agent_factory.topology.model import TOOLS
+from agent_factory.topology.topology import Topology
 from agent_factory.upstream import empty_graph, run_in_place
 
 # Weak, because an agent that is built for one request may have its own schemas.
@@ -73,6 +75,11 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         self.fusion: Fusion | None = None
         self.routes: dict[str, str | Choice] = {}  # where nodes lead within a step
         self.options: dict[str, Any] = {}
+
+    @cached_property
+    def plan(self) -> Topology:
+        """The plan of the agent."""
+        return plan_of(self.spec)
 
     def compile(self, *args: Any, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Compile to an agent whose streams and states do not show the reserved keys."""

@@ -39,10 +39,10 @@ from agent_factory.review.errors import (
 from agent_factory.review.pending_calls import Allowed as Allowed
 from agent_factory.review.pending_calls import Kind as Kind
 from agent_factory.review.pending_calls import Pending, PendingCall
-from agent_factory.review.pending_calls import read_pending as read_pending
 from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
 from agent_factory.review.records import without_marks as without_marks
 from agent_factory.review.requests import Decision
+from agent_factory.review.steps import Reviews as Reviews
 from agent_factory.review.steps import (
     action,
     apply,
@@ -50,10 +50,8 @@ from agent_factory.review.steps import (
     plan_decision,
     plan_decisions,
     plan_input,
-    read_thread,
     thread_config,
 )
-from agent_factory.review.steps import judge_of as judge_of
 from agent_factory.review.steps import repeat_review as repeat_review
 from agent_factory.review.steps import topology_or_none as topology_or_none
 from agent_factory.review.stranded_threads import StrandedThread, astranded, stranded
@@ -118,12 +116,12 @@ def pending(agent: object, config: RunnableConfig) -> Pending:
             middleware has changed since.
     """
     # `identity`: what the flow yields are values here, and awaitables in an async run.
-    return run(read_thread(agent, "", thread_config(agent, config)), identity)[1]
+    return run(Reviews.of(agent).read("", thread_config(agent, config)), identity)[1]
 
 
 async def apending(agent: object, config: RunnableConfig) -> Pending:
     """Async variant of `pending`."""
-    return (await arun(read_thread(agent, "a", thread_config(agent, config)), identity))[1]
+    return (await arun(Reviews.of(agent).read("a", thread_config(agent, config)), identity))[1]
 
 
 @action

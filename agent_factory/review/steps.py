@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, cast
 from langchain_core.messages import AnyMessage, ToolMessage, convert_to_messages
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.types import Command, StateSnapshot
 
 from agent_factory.errors import ArgumentError, NothingPending, NoThread, UnknownCall, describe
@@ -230,27 +231,62 @@ _STREAM_OPTIONS = frozenset(("output_keys", "stream_mode", "subgraphs", "version
 """Options that say which parts a stream has, and nothing about the run."""
 
 
-def read_thread(
-    agent: Any, prefix: str, config: RunnableConfig, *, stranded: bool = False
-) -> Flow[tuple[StateSnapshot, Pending]]:
-    """Read a thread, and what it waits for; methods with the prefix "a" are awaited.
+@dataclass(frozen=True, slots=True)
+class Reviews:
+    """An agent as a decision about its calls needs it.
 
-    What waits at a node that the agent does not have is read with `stranded`, and raises
-    MissingNode without.
+    Args:
+        agent: The agent.
+        topology: Its plan; None for a graph around agents, whose questions can be answered too.
+        tools: Its tools by name; those of a graph around agents are not known here.
     """
-    topology = topology_or_none(agent)
-    tools = {} if topology is None else tools_of(agent)
-    snapshot: StateSnapshot = yield getattr(agent, f"{prefix}get_state")(config)
-    if snapshot.next or topology is None or snapshot.metadata is None:
-        return snapshot, read_pending(snapshot, topology, tools)
-    # LangGraph leaves out next nodes that the graph does not have, so that a stranded thread looks
-    # finished. Only its checkpoint has them.
-    saver, place = agent.stored(config)
-    checkpoint = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
-    missing = agent.missing_nodes(checkpoint, latest="checkpoint_id" not in config["configurable"])
-    if missing and not stranded:
-        raise agent.missing_node_error(config["configurable"]["thread_id"], missing)
-    return snapshot, read_pending(snapshot._replace(next=tuple(missing)), topology, tools)
+
+    agent: Any
+    topology: Topology | None
+    tools: Mapping[str, BaseTool]
+
+    @classmethod
+    def of(cls, agent: Any) -> Reviews:
+        """The reviews of an agent, or of a graph around agents."""
+        topology = topology_or_none(agent)
+        return cls(agent, topology, {} if topology is None else tools_of(agent))
+
+    def judge(self, state: Callable[[], object]) -> Judge:
+        """Return the judge of decisions, by the tools and the policies of the agent.
+
+        An edit alone needs the thread's state.
+        """
+        if self.topology is None:
+            return judge
+        return lambda call, decision: judge(
+            call, decision, self.tools, lambda edit: rules_about(self.agent, state(), edit)
+        )
+
+    def pending_of(self, snapshot: StateSnapshot) -> Pending:
+        """Return the calls that a thread waits for."""
+        return read_pending(snapshot, self.topology, self.tools)
+
+    def read(
+        self, prefix: str, config: RunnableConfig, *, stranded: bool = False
+    ) -> Flow[tuple[StateSnapshot, Pending]]:
+        """Read a thread, and what it waits for; methods with the prefix "a" are awaited.
+
+        What waits at a node that the agent does not have is read with `stranded`, and raises
+        MissingNode without.
+        """
+        agent = self.agent
+        snapshot: StateSnapshot = yield getattr(agent, f"{prefix}get_state")(config)
+        if snapshot.next or self.topology is None or snapshot.metadata is None:
+            return snapshot, self.pending_of(snapshot)
+        # LangGraph leaves out next nodes that the graph does not have, so that a stranded thread
+        # looks finished. Only its checkpoint has them.
+        saver, place = agent.stored(config)
+        checkpoint = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
+        latest = "checkpoint_id" not in config["configurable"]
+        missing = agent.missing_nodes(checkpoint, latest=latest)
+        if missing and not stranded:
+            raise agent.missing_node_error(config["configurable"]["thread_id"], missing)
+        return snapshot, self.pending_of(snapshot._replace(next=tuple(missing)))
 
 
 def action(function: Callable[P, Any]) -> Callable[P, Any]:
@@ -293,12 +329,12 @@ def apply(
     With `stranded`, also for a thread that waits at a node which the agent does not have.
     """
     streams = options.pop("stream", False)
-    config, topology = thread_config(agent, config), topology_or_none(agent)
+    config, reviews = thread_config(agent, config), Reviews.of(agent)
     methods = ("get_state", "update_state", "invoke")
     get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
 
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
-        snapshot, pending = yield from read_thread(agent, prefix, config, stranded=stranded)
+        snapshot, pending = yield from reviews.read(prefix, config, stranded=stranded)
         if snapshot.metadata is None:
             raise missing_thread(config["configurable"])
         if not pending:
@@ -306,7 +342,8 @@ def apply(
         if is_earlier and not pending.unanswered:
             # What the model answered there is of the branch that is left.
             pending = replace(pending, finished=False)
-        return pending, planner(pending, topology, judge_of(agent, lambda: snapshot.values))
+        judge = reviews.judge(lambda: snapshot.values)
+        return pending, planner(pending, reviews.topology, judge)
 
     checkpoint_id, is_earlier = config["configurable"].get("checkpoint_id"), False
     if checkpoint_id is not None:
@@ -338,19 +375,6 @@ def apply(
         snapshot = yield get_state(config)
         return snapshot.values
     return (yield invoke(step.input, config, **options))
-
-
-def judge_of(agent: Any, state: Callable[[], object]) -> Judge:
-    """Return the judge of decisions about an agent's calls, by its tools and its policies.
-
-    The tools of a graph around agents are not known here. An edit alone needs the thread's state.
-    """
-    if topology_or_none(agent) is None:
-        return judge
-    tools = tools_of(agent)
-    return lambda call, decision: judge(
-        call, decision, tools, lambda edit: rules_about(agent, state(), edit)
-    )
 
 
 async def _no_parts() -> AsyncIterator[object]:

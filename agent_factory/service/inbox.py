@@ -19,8 +19,8 @@ from agent_factory.review import (
     Judgement,
     Kind,
     PendingCall,
+    Reviews,
     judge,
-    judge_of,
 )
 from agent_factory.service.audit import AuditEntry
 from agent_factory.service.backend import Backend
@@ -421,7 +421,7 @@ class Inbox:
         if agent is not None:
             place: RunnableConfig = {"configurable": {"thread_id": wait.thread_id}}
             graph = agent.stored_in(FencedSaver(self._database))
-            judge_one = judge_of(graph, lambda: graph.get_state(place).values)
+            judge_one = Reviews.of(graph).judge(lambda: graph.get_state(place).values)
         try:
             if not wait.is_for(by, roles):
                 raise DecisionNotAllowed(

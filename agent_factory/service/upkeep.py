@@ -8,8 +8,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import delete, select, update
 
-from agent_factory.factory import tools_of
-from agent_factory.review import StrandedThread, read_pending, stranded, topology_or_none
+from agent_factory.review import Reviews, StrandedThread, stranded
 from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
 from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import first_number
@@ -42,9 +41,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
     graph = agent.stored_in(FencedSaver(database))
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     snapshot = graph.get_state(config)
-    topology = topology_or_none(graph)
-    tools = {} if topology is None else tools_of(graph)
-    pending = read_pending(snapshot, topology, tools)
+    pending = Reviews.of(graph).pending_of(snapshot)
     with database.begin() as connection:
         new_thread = database.insert(threads).values(
             thread_id=thread,
