@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from agent_factory.testing.counterexamples import CounterexampleReplay as CounterexampleReplay
     from agent_factory.testing.counterexamples import CounterexampleRun as CounterexampleRun
     from agent_factory.testing.counterexamples import replay_counterexample as replay_counterexample
+    from agent_factory.testing.divergence import Divergence as Divergence
+    from agent_factory.testing.divergence import areplay_with as areplay_with
+    from agent_factory.testing.divergence import replay_with as replay_with
     from agent_factory.testing.fake_model import ModelCallRecord as ModelCallRecord
     from agent_factory.testing.fake_model import Reply as Reply
     from agent_factory.testing.fake_model import ScriptedChatModel as ScriptedChatModel
@@ -38,14 +41,11 @@ if TYPE_CHECKING:
     from agent_factory.testing.recorded_tools import record_agent as record_agent
     from agent_factory.testing.recordings import CassetteError as CassetteError
     from agent_factory.testing.recordings import CassetteMismatch as CassetteMismatch
-    from agent_factory.testing.recordings import Divergence as Divergence
     from agent_factory.testing.recordings import RecordingChatModel as RecordingChatModel
     from agent_factory.testing.recordings import ReplayChatModel as ReplayChatModel
     from agent_factory.testing.recordings import ReplayedError as ReplayedError
-    from agent_factory.testing.recordings import areplay_with as areplay_with
     from agent_factory.testing.recordings import record as record
     from agent_factory.testing.recordings import replay as replay
-    from agent_factory.testing.recordings import replay_with as replay_with
     from agent_factory.testing.replay_report import ReplayedRun as ReplayedRun
     from agent_factory.testing.replay_report import ReplayReport as ReplayReport
     from agent_factory.testing.replay_report import ReplayUsage as ReplayUsage
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 # By module: each is imported when a name of it is first used.
 _HOME = {
     ".counterexamples": "CounterexampleReplay CounterexampleRun replay_counterexample",
+    ".divergence": "Divergence areplay_with replay_with",
     ".fake_model": "ModelCallRecord Reply ScriptError ScriptedChatModel",
     ".guarantees": "PlanViolation assert_plan",
     ".harness": "LayerRun arun_hook arun_layer both_ways run_hook run_layer",
@@ -77,7 +78,7 @@ _HOME = {
     ".recorded_tools": "record_agent",
     ".recordings": (
         "CassetteError CassetteMismatch RecordingChatModel ReplayChatModel ReplayedError "
-        "Divergence areplay_with record replay replay_with"
+        "record replay"
     ),
     ".replay_report": "ReplayReport ReplayUsage ReplayVerdict ReplayedRun",
     ".replays": (

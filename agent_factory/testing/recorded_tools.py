@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import ToolMessage, convert_to_messages
+from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -22,6 +21,7 @@ from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow
 from agent_factory.hooks.introspection import layers_of
 from agent_factory.runtime.run_layers.pauses import with_handler
+from agent_factory.state.history import RAN
 from agent_factory.testing.harness import Middleware
 from agent_factory.testing.recorded_reviews import PauseRecorder
 from agent_factory.testing.recordings import (
@@ -32,7 +32,12 @@ from agent_factory.testing.recordings import (
 )
 from agent_factory.testing.redaction import Redact, Redaction
 from agent_factory.testing.trajectory_patterns import parse
-from agent_factory.testing.trajectory_steps import StepKind, TrajectoryStep, calls_with_results
+from agent_factory.testing.trajectory_steps import (
+    StepKind,
+    TrajectoryStep,
+    calls_of,
+    recorded_messages,
+)
 from agent_factory.types import Graph
 
 
@@ -144,6 +149,14 @@ class _ToolRecorder(AgentMiddleware):
         return result
 
 
+class RecordedCall(NamedTuple):
+    """A tool call of a recording, with the arguments with which the tool ran, and its result."""
+
+    id: str | None  # None where a layer had changed the id
+    key: str
+    result: Mapping[str, Any]
+
+
 class RecordedTools(AgentMiddleware):
     """Layer that answers tool calls from a recording, except for those of tools in `run`."""
 
@@ -157,33 +170,9 @@ class RecordedTools(AgentMiddleware):
         """Answer from a recording from now on."""
         self.missing = ""
         self._redaction = Redaction(cassette.header.get("redacted_keys", ()), redact)
-        self._has_results = cassette.header["version"] > 1
-        self._positions: Counter[tuple[bool, str]] = Counter()
-        self._last: dict[str, Any] = {}  # by the id of a call
-        self._results: dict[str, list[object]] = defaultdict(list)
-        for line in cassette.results:
-            key = _key(line["tool"], line["args"], line["id"])
-            self._results[key].append(line["result"])
-        self._visible_results: dict[str, list[object]] = defaultdict(list)
-        for entry in cassette.entries:
-            counts: Counter[str] = Counter()
-            request = convert_to_messages(entry["request"].get("messages", ()))
-            for call, result in calls_with_results(request):
-                key = _key(call["name"], call["args"])
-                counts[key] += 1
-                # The first request with a result has it whole: later ones may have it cleared.
-                if counts[key] > len(self._visible_results[key]):
-                    self._visible_results[key].append(
-                        {"content": result.content, "status": result.status}
-                    )
-        calls: Counter[str] = Counter()
-        self._numbers: dict[str, int] = {}  # of a call among those that equal it, by its id
-        for entry in cassette.entries:
-            for call in entry["answer"].get("tool_calls", ()):
-                key = _key(call["name"], call["args"])
-                self._numbers[call["id"]] = calls[key]
-                calls[key] += 1
-                self._visible_results.setdefault(key, [])  # no request has those of the last turn
+        self._left = list(_recorded_calls(cassette))
+        self._ids = {call.id for call in self._left}
+        self._last: dict[str, Mapping[str, Any]] = {}  # by the id of a call
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Return the recorded result of a call."""
@@ -191,47 +180,54 @@ class RecordedTools(AgentMiddleware):
         # The tools node reports an unknown tool to the model, now as it did then.
         if request.tool is None or call["name"] in self.run:
             return (yield request)
-        id_, args = str(call["id"]), self._redaction(call["args"])
+        id_ = str(call["id"])
+        key = _key(call["name"], self._redaction(call["args"]))
         with self._lock:
-            # A call that a layer repeats gets its next result, or the last one again.
-            if self._has_results:
-                # A call whose id was changed while it was recorded has none in the file.
-                keys = [_key(call["name"], args, id_), _key(call["name"], args)]
-                results = next(filter(None, (self._next(self._results, key) for key in keys)), None)
-                if results == [None]:  # the tool returned a command
-                    results = self._visible(id_, keys[1])
-            else:
-                key = _key(call["name"], args)
-                results = None if id_ in self._last else self._visible(id_, key)
-                if results is None and key in self._visible_results:
-                    results = [self._last.get(id_, {"content": "(not recorded)"})]
-            if results is None and id_ not in self._last:
+            equal_calls = [recorded for recorded in self._left if recorded.key == key]
+            # By the id first: equal calls of one turn come from their threads in any order.
+            fitting = [recorded for recorded in equal_calls if recorded.id == id_] or [
+                recorded for recorded in equal_calls if recorded.id is None or id_ not in self._ids
+            ]
+            if fitting:
+                self._left.remove(fitting[0])
+                self._last[id_] = fitting[0].result
+            elif id_ not in self._last:
                 step = TrajectoryStep(StepKind.TOOL, call["name"], 0, call["args"])
                 self.missing = self.missing or f"{step.call} was not recorded."
                 raise EndOfReplay(self.missing)
-            result = self._last[id_] = results[0] if results else self._last[id_]
+            # A call that a layer repeats more often than it did gets its last result again.
+            result = self._last[id_]
         if "error" in result:
             raise recorded_error(result)
         # With the id of this run: those of the recording are others.
         return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
 
-    def _visible(self, id_: str, key: str) -> list[Any] | None:
-        """The result of a call in the requests, in a list; None if they have none."""
-        if id_ not in self._numbers:  # a layer has changed the id
-            return self._next(self._visible_results, key)
-        # Not the next one: equal calls of one turn come from their threads in any order.
-        number = self._numbers[id_]
-        return self._visible_results.get(key, [])[number : number + 1] or None
 
-    def _next(self, results: Mapping[str, list[object]], key: str) -> list[Any] | None:
-        """The next result of such a call, in a list; None if all are taken."""
-        place = results is self._visible_results, key
-        number = self._positions[place]
-        if number >= len(results.get(key, ())):
-            return None
-        self._positions[place] += 1
-        return results[key][number : number + 1]
+def _recorded_calls(cassette: Cassette) -> Iterator[RecordedCall]:
+    """The tool calls of a recording in order, those without a known result left out."""
+    messages = recorded_messages(cassette.entries)
+    in_requests = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+
+    def visible(id_: str, otherwise: str = "") -> dict[str, Any] | None:
+        if message := in_requests.get(id_):
+            return {"content": message.content, "status": message.status}
+        return {"content": otherwise} if otherwise else None
+
+    if cassette.header["version"] > 1:
+        for line in cassette.results:
+            # The tool returned a command, which the next request has as a message.
+            if (result := line["result"] or visible(line["id"])) is not None:
+                yield RecordedCall(line["id"], _key(line["tool"], line["args"]), result)
+        return
+    for call in calls_of(messages):
+        ran = call
+        if message := in_requests.get(call["id"]):
+            ran = message.response_metadata.get(RAN, call)
+        # No request has the results of the last turn.
+        result = visible(call["id"], "(not recorded)")
+        assert result is not None
+        yield RecordedCall(call["id"], _key(ran["name"], ran["args"]), result)
 
 
-def _key(name: str, args: object, id_: str | None = None) -> str:
-    return json.dumps([name, args, id_], sort_keys=True, default=str)
+def _key(name: str, args: object) -> str:
+    return json.dumps([name, args], sort_keys=True, default=str)

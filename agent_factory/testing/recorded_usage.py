@@ -1,57 +1,100 @@
-"""What the runs of a recording have used, by the names that the bounds of a plan have."""
+"""The runs of a recording: where each begins, and the calls, tokens and dollars that it used."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, cast
 
+from langchain_core.messages import (
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    convert_to_messages,
+)
 from langchain_core.messages.ai import UsageMetadata
 
+from agent_factory.state.history import is_explanation
 from agent_factory.testing.recordings import read_cassette
 from agent_factory.testing.trajectory_steps import StepKind, recorded_trajectory
 
 Price = Callable[[str, UsageMetadata], float | None]
 """Function of a model's name and the usage of a call that returns US dollars, or None."""
 
+_UNITS = {
+    "tokens": "total_tokens",
+    "input tokens": "input_tokens",
+    "output tokens": "output_tokens",
+}
+
 
 def usage_of_runs(path: Path, price: Price) -> list[dict[str, float]]:
-    """What each run of a recording has used: "model calls", "calls of search", "tokens", "USD".
+    """Usage of each run, by the names of bounds: "model calls", "calls of search", "tokens", "USD".
 
-    Calls of tools are those that have a result, also of a call that was refused. Amounts that a
-    recording does not hold are left out.
+    Calls of tools are calls with a result, refused calls included. Amounts that a recording does
+    not hold are left out.
 
     Raises:
         FileNotFoundError: The file does not exist.
         CassetteError: The file is not a recording.
     """
     header, entries, results, _ = read_cassette(path)
-    inputs = [item for item in header.get("inputs", ()) if "resume" not in item]
     # An input that resumes a run does not begin one.
-    runs = [entries] if len(inputs) == 1 else _runs(entries)
+    inputs = [item for item in header.get("inputs", ()) if "resume" not in item]
+    starts = [0] if len(inputs) == 1 else [number for number, _ in run_starts(entries)]
+    runs = [entries[start:end] for start, end in pairwise([*starts, len(entries)])]
     name = str(header.get("model_name") or "")
-    return [_usage(run, results, name, price) for run in runs if run]
+    return [_usage_of_run(run, results, name, price) for run in runs if run]
 
 
-def _runs(entries: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The entries of each run: a run begins with a message of the user after an answer."""
-    runs: list[list[dict[str, Any]]] = [[]]
-    written, is_over = 0, False
-    for entry in entries:
+def run_starts(
+    entries: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[int, list[BaseMessage]]]:
+    """Index of the first request of each run, with the messages that the user has written.
+
+    A run begins with a message of the user after an answer.
+    """
+    answer: Mapping[str, Any] | None = None
+    for number, entry in enumerate(entries):
         request = entry["request"]
-        # A call that a middleware makes itself, such as for a summary, offers other tools.
-        if bool(request.get("tools")) == bool(entries[0]["request"].get("tools")):
-            count = sum(m.get("type") == "human" for m in request.get("messages", ()))
-            if is_over and count > written:
-                runs.append([])
-            written = count
-            is_over = "error" not in entry["answer"] and not entry["answer"].get("tool_calls")
-        runs[-1].append(entry)
-    return runs
+        # A middleware's own call, such as for a summary, offers other tools.
+        if bool(request.get("tools")) != bool(entries[0]["request"].get("tools")):
+            continue
+        messages = convert_to_messages(request.get("messages", ()))
+        if answer is None:
+            yield number, [m for m in messages if not isinstance(m, SystemMessage)]
+        elif not answer.get("tool_calls") and "error" not in answer:
+            new = [*takewhile(lambda m: isinstance(m, HumanMessage), reversed(messages))][::-1]
+            # The explanation of an invalid structured answer is a user message as well.
+            if new and not any(map(is_explanation, new)):
+                yield number, new
+        answer = entry["answer"]
 
 
-def _usage(
+def usage_of_answer(
+    answer: Mapping[str, Any], model: str, price: Price | None, scale: float = 1.0
+) -> tuple[UsageMetadata, float | None] | None:
+    """Tokens and US dollars of a recorded answer; None if its provider has reported no tokens.
+
+    Args:
+        answer: The answer.
+        model: The model, if the answer does not name one.
+        price: The price of a call.
+        scale: Factor for the input tokens, if the request is longer or shorter now.
+    """
+    if not (reported := answer.get("usage_metadata")):
+        return None
+    read, written = round(reported.get("input_tokens", 0) * scale), reported.get("output_tokens", 0)
+    counts = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    usage = cast("UsageMetadata", {**reported, **counts})
+    metadata = answer.get("response_metadata", {})
+    name = metadata.get("model_name") or metadata.get("model") or model
+    return usage, None if price is None else price(str(name), usage)
+
+
+def _usage_of_run(
     entries: Sequence[Mapping[str, Any]],
     results: Sequence[Mapping[str, Any]],
     model: str,
@@ -61,21 +104,12 @@ def _usage(
     calls = [s.name for s in steps if s.kind is StepKind.TOOL and s.outcome != "pending"]
     usage: dict[str, float] = {"model calls": len(entries), "tool calls": len(calls)}
     usage |= Counter(f"calls of {name}" for name in calls)
-    dollars: list[float | None] = []
-    for answer in (entry["answer"] for entry in entries):
-        if counts := answer.get("usage_metadata"):
-            for unit, field in _UNITS.items():
-                usage[unit] = usage.get(unit, 0) + counts.get(field, 0)
-            metadata = answer.get("response_metadata", {})
-            name = metadata.get("model_name") or metadata.get("model") or model
-            dollars.append(price(str(name), cast("UsageMetadata", counts)))
-    if dollars and None not in dollars:
-        usage["USD"] = sum(cast("list[float]", dollars))
+    answers = [usage_of_answer(entry["answer"], model, price) for entry in entries]
+    reported = [answer for answer in answers if answer is not None]
+    if reported:
+        for unit, field in _UNITS.items():
+            usage[unit] = sum(cast("dict[str, int]", counts)[field] for counts, _ in reported)
+        dollars = [usd for _, usd in reported if usd is not None]
+        if len(dollars) == len(reported):
+            usage["USD"] = sum(dollars)
     return usage
-
-
-_UNITS = {
-    "tokens": "total_tokens",
-    "input tokens": "input_tokens",
-    "output tokens": "output_tokens",
-}

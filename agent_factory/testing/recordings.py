@@ -2,20 +2,16 @@
 
 A cassette is a file of JSON lines: a header, then a line for each request with its answer. It does
 not depend on when or where it was written: message ids are left out, and tool calls are numbered.
-
-A cassette can also be replayed with another stack, to find the first decision that differs.
 """
 
 from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import reduce
 from hashlib import sha256
-from itertools import zip_longest
 from operator import add
 from pathlib import Path
 from threading import Lock
@@ -43,7 +39,6 @@ from agent_factory.testing.fake_model import (
     Stop,
     tool_name,
 )
-from agent_factory.testing.harness import Middleware
 from agent_factory.testing.redaction import Redact, Redaction
 from agent_factory.upstream import ModelWrapper
 
@@ -568,169 +563,3 @@ class ReplayChatModel(FakeChatModel):
         if "error" not in answer:
             return FakeResponse(AIMessage(**answer))
         return FakeResponse(AIMessage(""), Reply(error=recorded_error(answer)))
-
-
-Build = Callable[[ReplayChatModel, list[Middleware]], Any]
-"""A function that builds the agent from a model and a stack."""
-
-
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """The first decision that differs.
-
-    Args:
-        step: The step of the run in which it was made, from 1.
-        node: The node that made it.
-        what: The difference as text.
-    """
-
-    step: int
-    node: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"step {self.step}, {self.node}: {self.what}"
-
-
-def replay_with(
-    path: str | Path,
-    build: Build,
-    input: object,
-    *,
-    recorded: Sequence[Middleware],
-    middleware: Sequence[Middleware],
-    config: Mapping[str, object] | None = None,
-    redact: Redact | None = None,
-    **kwargs: Any,
-) -> Divergence | None:
-    """Run an agent that was recorded with one stack again with another one.
-
-    Both runs take the answers of the model from the cassette and run their tools again: use tools
-    without side effects. A node that writes nothing makes no decision, so additional nodes of that
-    kind are not a difference.
-
-    Args:
-        path: The cassette.
-        build: Builds the agent from a model and a stack:
-            `lambda model, stack: create_agent(model, tools, middleware=stack)`.
-        input: The input of the recorded run.
-        recorded: The stack of the recorded run.
-        middleware: The other stack.
-        config: A RunnableConfig for both runs.
-        redact: The function that was passed to `record`, if any.
-        **kwargs: Further arguments of `stream`, such as `context`.
-
-    Returns:
-        The first decision that differs; `str` describes it. None if there is none.
-
-    Raises:
-        CassetteMismatch: Even the recorded stack sends requests that are not in the cassette.
-    """
-    options = {"config": config, "stream_mode": "debug", **kwargs}
-    runs = [_Run(replay(path, redact=redact)) for _ in range(2)]
-    for run, stack in zip(runs, (recorded, middleware), strict=True):
-        agent = build(run.model, list(stack))
-        with run:
-            for event in agent.stream(input, **options):
-                run.add(event)
-    return _divergence(*runs)
-
-
-async def areplay_with(
-    path: str | Path,
-    build: Build,
-    input: object,
-    *,
-    recorded: Sequence[Middleware],
-    middleware: Sequence[Middleware],
-    config: Mapping[str, object] | None = None,
-    redact: Redact | None = None,
-    **kwargs: Any,
-) -> Divergence | None:
-    """Compare two asynchronous runs; otherwise as `replay_with`."""
-    options = {"config": config, "stream_mode": "debug", **kwargs}
-    runs = [_Run(replay(path, redact=redact)) for _ in range(2)]
-    for run, stack in zip(runs, (recorded, middleware), strict=True):
-        agent = build(run.model, list(stack))
-        with run:
-            async for event in agent.astream(input, **options):
-                run.add(event)
-    return _divergence(*runs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """Update that a node wrote."""
-
-    step: int
-    node: str
-    written: Any
-
-
-@dataclass
-class _Run(AbstractContextManager[object]):
-    """The decisions of a run until it ended, failed, or sent a request that was not recorded."""
-
-    model: ReplayChatModel
-    decisions: list[_Decision] = field(default_factory=list)
-    error: Exception | None = None
-    _current: tuple[int, str] = (1, "the start")
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
-        if isinstance(error, Exception):
-            self.error = error
-            self.decisions.append(_Decision(*self._current, {"raised": normalize(error)}))
-        # An error is the last decision of its run. KeyboardInterrupt and the like are raised.
-        return isinstance(error, Exception)
-
-    def add(self, event: Mapping[str, Any]) -> None:
-        """Add what a debug event of LangGraph says about a node."""
-        payload, step = event["payload"], event["step"]
-        if event["type"] == "task":
-            self._current = (step, payload["name"])
-        # What follows a request that was not recorded has no answer to rest on.
-        elif event["type"] == "task_result" and not self.model.mismatch:
-            update = {
-                **dict(payload["result"] or {}),
-                "interrupts": [interrupt["value"] for interrupt in payload["interrupts"]],
-                "error": payload["error"],
-            }
-            update = normalize({k: v for k, v in update.items() if v not in (None, [], {})})
-            if update:
-                self.decisions.append(_Decision(step, payload["name"], update))
-
-    def in_order(self) -> list[_Decision]:
-        """The decisions in a fixed order: tools of one step end in any order."""
-        return sorted(
-            self.decisions,
-            key=lambda decision: (decision.step, decision.node, repr(decision.written)),
-        )
-
-
-def _divergence(original: _Run, other: _Run) -> Divergence | None:
-    # If the recorded stack does not fit its own cassette, a comparison would mean nothing.
-    if original.model.mismatch:
-        original.model.assert_done()
-    if original.error and not other.error:
-        raise original.error
-    for before, after in zip_longest(original.in_order(), other.in_order()):
-        if before is None or after is None or before.node != after.node:
-            text = f"{_describe(before)} in the recorded run, {_describe(after)} in this one"
-        else:
-            labels = ("in the recorded run", "in this one")
-            text = difference(before.written, after.written, labels)
-        if not text:
-            continue
-        if other.model.mismatch and (after is None or "raised" in after.written):
-            text = f"the model is asked something else: {other.model.mismatch}"
-        decision = after or before
-        return Divergence(decision.step, decision.node, text)
-    return None
-
-
-def _describe(decision: _Decision | None) -> str:
-    if decision is None:
-        return "the run ends"
-    # Only the names of lists, because messages would be too long for a line.
-    updates = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in decision.written.items()]
-    return f"{decision.node} writes {', '.join(updates)}"

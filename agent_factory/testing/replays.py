@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile, zip_longest
+from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
-from langchain_core.messages import (
-    HumanMessage,
-    SystemMessage,
-    convert_to_messages,
-)
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages import convert_to_messages
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
@@ -30,7 +25,6 @@ from pydantic import PrivateAttr
 from agent_factory.errors import ArgumentError, describe, did_you_mean, require
 from agent_factory.factory.agent import topology_of, with_model
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive
-from agent_factory.state.history import is_explanation
 from agent_factory.testing.recorded_reviews import (
     Question,
     RecordedAnswer,
@@ -39,6 +33,7 @@ from agent_factory.testing.recorded_reviews import (
     waiting_questions,
 )
 from agent_factory.testing.recorded_tools import EndOfReplay, RecordedTools, with_innermost
+from agent_factory.testing.recorded_usage import Price, run_starts, usage_of_answer
 from agent_factory.testing.recordings import Cassette, CassetteError, ReplayChatModel
 from agent_factory.testing.redaction import Redact
 from agent_factory.testing.replay_report import (
@@ -73,9 +68,6 @@ Agent = Graph | Callable[[Any], Any]
 
 Progress = Callable[[list[Path]], Iterable[Path]]
 """Function that takes the list of recordings, and gives them one by one."""
-
-Price = Callable[[str, UsageMetadata], float | None]
-"""Function of a model's name and the usage of a call that returns US dollars, or None."""
 
 
 class ReplayOptions(TypedDict, total=False):
@@ -171,8 +163,7 @@ def replay_folder(
     request 1 differs: messages[0].content: 'Hi' was recorded, 'Be kind.' is asked now.
     >>> folder.cleanup()
     """
-    flow = _replay_all(agent, folder, progress, _Options(**options))
-    return drive(flow, throw_signals=True)
+    return drive(_replay_all(agent, folder, progress, options), throw_signals=True)
 
 
 async def areplay_folder(
@@ -183,8 +174,7 @@ async def areplay_folder(
     **options: Unpack[ReplayOptions],
 ) -> ReplayReport:
     """Replay all recordings of a folder in asynchronous runs; otherwise as `replay_folder`."""
-    flow = _replay_all(agent, folder, progress, _Options(**options))
-    return await adrive(flow, throw_signals=True)
+    return await adrive(_replay_all(agent, folder, progress, options), throw_signals=True)
 
 
 def replay_recording(
@@ -221,7 +211,9 @@ def replay_recording(
     Raises:
         ArgumentError: `agent` is neither of both.
     """
-    replayer = _Replayer(agent, _Options(context, config, run_tools, price, redact))
+    replayer = _Replayer(
+        agent, context=context, config=config, run_tools=run_tools, price=price, redact=redact
+    )
     # The replay has to see EndOfReplay, which is control flow and passes other flows.
     return drive(replayer.replay(Path(path)), throw_signals=True)
 
@@ -230,32 +222,21 @@ async def areplay_recording(
     agent: Agent, path: str | Path, **options: Unpack[ReplayOptions]
 ) -> ReplayedRun:
     """Replay one recording in an asynchronous run; otherwise as `replay_recording`."""
-    replayer = _Replayer(agent, _Options(**options))
+    replayer = _Replayer(agent, **options)
     return await adrive(replayer.replay(Path(path)), throw_signals=True)
 
 
 def _replay_all(
-    agent: Agent, folder: str | Path, progress: Progress, options: _Options
+    agent: Agent, folder: str | Path, progress: Progress, options: ReplayOptions
 ) -> Flow[ReplayReport]:
     """Replay all recordings of a folder with one agent, because building it takes longer."""
     paths = recordings_in(folder)
-    replayer = _Replayer(agent, options)
+    replayer = _Replayer(agent, **options)
     runs = []
     for path in progress(paths):
         run = yield from replayer.replay(path)
         runs.append(replace(run, name=_name_in(path, folder)))
     return ReplayReport(tuple(runs))
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The options of `replay_recording`, with their defaults."""
-
-    context: object = None
-    config: Mapping[str, object] | None = None
-    run_tools: bool | Collection[str] = False
-    price: Price | None = None
-    redact: Redact | None = None
 
 
 class _RecordedModel(ReplayChatModel):
@@ -314,23 +295,10 @@ class _RecordedModel(ReplayChatModel):
                 yield {**item, "messages": convert_to_messages(item.get("messages", ()))}
         if "inputs" in header:
             return
-        answer = None
-        for number, entry in enumerate(entries):
+        for number, messages in run_starts(entries):
             while answers and answers[0].at is not None and answers[0].at <= number:
                 yield answers.pop(0)
-            if bool(entry["request"].get("tools")) != bool(entries[0]["request"].get("tools")):
-                continue  # of a middleware's own call, such as for a summary
-            messages = convert_to_messages(entry["request"].get("messages", ()))
-            messages = [m for m in messages if not isinstance(m, SystemMessage)]
-            if entry is entries[0]:
-                yield {"messages": messages}
-            elif answer is not None and not answer.get("tool_calls") and "error" not in answer:
-                new = [*takewhile(lambda m: isinstance(m, HumanMessage), reversed(messages))][::-1]
-                # The explanation of an invalid structured answer is a user message, too, and not an
-                # input.
-                if new and not any(map(is_explanation, new)):
-                    yield {"messages": new}
-            answer = entry["answer"]
+            yield {"messages": messages}
         yield from answers
 
     def usage(self, *, now: bool, tool_calls: int, price: Price | None) -> ReplayUsage:
@@ -339,30 +307,28 @@ class _RecordedModel(ReplayChatModel):
         for number, entry in enumerate(self._cassette.entries, 1):
             if now and number in self._left:
                 continue
-            answer = entry["answer"]
-            usage = answer.get("usage_metadata") or {}
+            total += ReplayUsage(model_calls=1)
             scale = self._scales.get(number, 1.0) if now else 1.0
-            input_tokens = round(usage.get("input_tokens", 0) * scale)
-            output_tokens = usage.get("output_tokens", 0)
-            usd = None
-            if price is not None and usage:
-                metadata = answer.get("response_metadata", {})
-                name = metadata.get("model_name") or metadata.get("model") or self.model_name
-                counts = {
-                    "input_tokens": input_tokens,
-                    "output_tokens": output_tokens,
-                    "total_tokens": input_tokens + output_tokens,
-                }
-                usd = price(str(name or ""), cast("UsageMetadata", {**usage, **counts}))
-            total += ReplayUsage(1, 0, input_tokens, output_tokens, usd)
+            if reported := usage_of_answer(entry["answer"], self.model_name or "", price, scale):
+                tokens, usd = reported
+                total += ReplayUsage(0, 0, tokens["input_tokens"], tokens["output_tokens"], usd)
         return total
 
 
 class _Replayer:
     """An agent with a model and tools that answer from recordings, one after the other."""
 
-    def __init__(self, agent: Agent, options: _Options) -> None:
-        self.options = options
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        context: object = None,
+        config: Mapping[str, object] | None = None,
+        run_tools: bool | Collection[str] = False,
+        price: Price | None = None,
+        redact: Redact | None = None,
+    ) -> None:
+        self.context, self.config, self.price, self.redact = context, config, price, redact
         self.model = _RecordedModel(path=Path())
         if isinstance(agent, CompiledStateGraph):
             compiled_agent: Graph = with_model(agent, self.model)
@@ -379,17 +345,13 @@ class _Replayer:
         # Tools of middleware do run: they return commands, of which a recording holds messages
         # only.
         run = {tool.name for tool in plan.tools if tool.owner}
-        if options.run_tools is True:
-            run |= {tool.name for tool in plan.tools}
-        elif options.run_tools:
-            names = {tool.name for tool in plan.tools}
-            for name in options.run_tools:
-                if name not in names:
-                    otherwise = f"It has {', '.join(sorted(names)) or 'none'}."
-                    hint = did_you_mean(name, names, otherwise)
-                    raise ArgumentError("run_tools", f"the agent has no tool {name!r}.", hint)
-            run |= set(options.run_tools)
-        self.tools = RecordedTools(run)
+        names = {tool.name for tool in plan.tools}
+        chosen = names if run_tools is True else set(run_tools or ())
+        for name in sorted(chosen - names):
+            otherwise = f"It has {', '.join(sorted(names)) or 'none'}."
+            hint = did_you_mean(name, names, otherwise)
+            raise ArgumentError("run_tools", f"the agent has no tool {name!r}.", hint)
+        self.tools = RecordedTools(run | chosen)
         self.saver = InMemorySaver()
         services = {
             "checkpointer": self.saver,
@@ -403,13 +365,13 @@ class _Replayer:
     def replay(self, path: Path) -> Flow[ReplayedRun]:
         """Replay a recording."""
         start, name = perf_counter(), path.with_suffix("").name
-        model, tools, price = self.model, self.tools, self.options.price
+        model, tools, price = self.model, self.tools, self.price
         try:
-            tools.load(model.load(path, self.options.redact), self.options.redact)
+            tools.load(model.load(path, self.redact), self.redact)
         except (CassetteError, FileNotFoundError) as error:
             return ReplayedRun(name, ReplayVerdict.ERROR, str(error))
         thread = str(path)
-        config: Any = {**(self.options.config or {})}
+        config: Any = {**(self.config or {})}
         config["configurable"] = {**config.get("configurable", {}), "thread_id": thread}
         failed, waiting, reviews, later = yield from self._run(config)
         values = self.agent.get_state(config).values
@@ -468,8 +430,7 @@ class _Replayer:
                         break
                     item = Command(resume=resume)
                 waiting = ()
-                bound = self.agent.bind(context=self.options.context)
-                result = yield Invoke(bound, item, config)
+                result = yield Invoke(self.agent.bind(context=self.context), item, config)
                 waiting = result.get("__interrupt__", ())
         # The reason is in `model.mismatch` or `tools.missing`.
         except EndOfReplay:

@@ -361,7 +361,7 @@ def recorded_trajectory(
     # No request has the results of the last turn.
     answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
     last_results = {line["id"]: line["result"] for line in results}
-    for call in _calls_of(messages):
+    for call in calls_of(messages):
         result = last_results.get(call["id"], {"error": ""})
         # A layer may have answered an error, and a command holds its message.
         if call["id"] not in answered_ids and "error" not in (result or {}):
@@ -388,7 +388,7 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
         new = Counter(str(m.text) for m in request if isinstance(m, HumanMessage)) - inputs
         inputs += new
         answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-        waiting = [call for call in _calls_of(messages) if call["id"] not in answered_ids]
+        waiting = [call for call in calls_of(messages) if call["id"] not in answered_ids]
         results = calls_with_results(request)
         # A call that a reviewer has changed has other arguments in the request.
         for keys in (("name", "args"), ("name",)):
@@ -396,8 +396,11 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
             for call in reversed(waiting):
                 same = [i for i, (c, _) in enumerate(results) if all(c[k] == call[k] for k in keys)]
                 if same:
-                    result = results.pop(same[-1])[1]
-                    messages.append(result.model_copy(update={"tool_call_id": call["id"]}))
+                    ran, result = results.pop(same[-1])
+                    message = result.model_copy(update={"tool_call_id": call["id"]})
+                    if ran["args"] != call["args"]:
+                        message.response_metadata = {RAN: ran}
+                    messages.append(message)
             answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
             waiting = [call for call in waiting if call["id"] not in answered_ids]
         messages += [HumanMessage(text) for text in new.elements()]
@@ -410,9 +413,10 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
 def calls_with_results(messages: Sequence[BaseMessage]) -> list[tuple[Any, ToolMessage]]:
     """The calls of a conversation that have a result, and the results."""
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
-    return [(call, results[call["id"]]) for call in _calls_of(messages) if call["id"] in results]
+    return [(call, results[call["id"]]) for call in calls_of(messages) if call["id"] in results]
 
 
-def _calls_of(messages: Sequence[BaseMessage]) -> list[Any]:
+def calls_of(messages: Sequence[BaseMessage]) -> list[Any]:
+    """The tool calls of a conversation, with those whose arguments are not valid JSON."""
     turns = [message for message in messages if isinstance(message, AIMessage)]
     return [call for turn in turns for call in (*turn.tool_calls, *turn.invalid_tool_calls)]
