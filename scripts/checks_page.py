@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agent_factory.cli.check_examples import EXAMPLES, PRELUDE
+from agent_factory.cli.codes import EXAMPLES, PRELUDE
 from agent_factory.errors import BUILD_CODES
 
 _HEAD = """# Checks

@@ -15,7 +15,7 @@ from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
-from agent_factory.cli.new import LONGEST_NAME, Skeleton, snake_case
+from agent_factory.cli.new import CLASS, Skeleton, snake_case
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -197,9 +197,9 @@ def built_in(root: Path, name: str, group: str) -> BuiltIn:
             f"Write {proposal if good else 'one such as audit_trail'}."
         )
     new = BuiltIn(root, name, group)
-    if len(new.kind) > LONGEST_NAME:
+    if len(new.kind) > CLASS.longest:
         raise NotPossible(
-            f"The class may have {LONGEST_NAME} characters, and {new.kind} has {len(new.kind)}. "
+            f"The class may have {CLASS.longest} characters, and {new.kind} has {len(new.kind)}. "
             "Write a shorter NAME."
         )
     for path in (f"middleware/{name}.py", f"middleware/{name}", f"docs/middleware/{name}.md"):

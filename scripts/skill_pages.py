@@ -17,8 +17,7 @@ from site_pages import ROOT
 
 import agent_factory
 from agent_factory import AgentMiddleware
-from agent_factory.cli.check_examples import EXAMPLES
-from agent_factory.cli.error_codes import ERROR_CODES
+from agent_factory.cli.codes import ERROR_CODES, EXAMPLES
 from agent_factory.errors import BUILD_CODES
 
 SKILL = ROOT / "agent_factory" / ".agents" / "skills" / "agent-factory"

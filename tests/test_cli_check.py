@@ -20,7 +20,7 @@ import checks_page
 from typer.testing import CliRunner, Result
 
 from agent_factory.cli.app import app
-from agent_factory.cli.check_examples import EXAMPLES
+from agent_factory.cli.codes import EXAMPLES
 from agent_factory.errors import BUILD_CODES, SpecError
 from commands import run_in_process
 from tables import each

@@ -17,9 +17,7 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 from typer.testing import CliRunner, Result
 
 from agent_factory.cli.app import app
-from agent_factory.cli.new import HOOKS, LONGEST_NAME, Skeleton, snake_case
-from agent_factory.cli.new_agent import FILES, SNAPSHOT
-from agent_factory.cli.new_agent import LONGEST_NAME as LONGEST_PACKAGE
+from agent_factory.cli.new import CLASS, FILES, HOOKS, PACKAGE, SNAPSHOT, Skeleton, snake_case
 from agent_factory.errors import requirement
 from commands import python
 from tables import each
@@ -56,7 +54,7 @@ def test_the_files_are_those_that_mypy_and_ruff_check_here() -> None:
     assert tests.partition("\n")[2] == skeleton.tests  # its first line is for ruff
 
 
-@each("name, hook", product(["X", "A" * LONGEST_NAME], HOOKS))
+@each("name, hook", product(["X", "A" * CLASS.longest], HOOKS))
 def test_its_lines_fit_into_88_columns_for_any_name(name: str, hook: str) -> None:
     skeleton = Skeleton(name, snake_case(name), [hook])
     assert max(map(len, (skeleton.code + skeleton.tests).splitlines())) <= 88
@@ -229,7 +227,7 @@ def test_it_is_built_as_the_example_of_a_product() -> None:
         assert Path("desk", path).is_dir()
 
 
-@pytest.mark.parametrize("name", ["a", "a" * LONGEST_PACKAGE])
+@pytest.mark.parametrize("name", ["a", "a" * PACKAGE.longest])
 def test_lines_of_an_agent_fit_into_88_columns_for_any_name(name: str) -> None:
     assert new_agent(name).exit_code == 0
     for path in Path(name).rglob("*.py"):

@@ -23,7 +23,7 @@ import pytest
 
 import agent_factory
 from agent_factory import AgentFactoryError
-from agent_factory.cli import check_examples
+from agent_factory.cli import codes
 from agent_factory.errors import BUILD_CODES
 from fake_anthropic import fake_anthropic
 from tables import each
@@ -289,7 +289,7 @@ def test_the_table_of_errors_is_that_of_the_code() -> None:
 def test_a_code_of_a_build_is_raised_as_the_class_that_the_page_names(code: str) -> None:
     raised: list[BaseException] = []
     namespace = {"__name__": "example", "print": lambda *errors, **_: raised.extend(errors)}
-    for part in (check_examples.PRELUDE, check_examples.EXAMPLES[code].source):
+    for part in (codes.PRELUDE, codes.EXAMPLES[code].source):
         exec(compile(part, "<example>", "exec", dont_inherit=True), namespace)
     (error,) = raised
     named = re.search(rf"^\| `(\w+)` \| .*\b{code}\b.* \|$|^\| {code} \| `(\w+)`", ERRORS, re.M)

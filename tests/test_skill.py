@@ -20,7 +20,7 @@ from reference_pages import public_names
 from site_pages import FENCE
 
 from agent_factory import AgentMiddleware, Ordering
-from agent_factory.cli.error_codes import ERROR_CODES
+from agent_factory.cli.codes import ERROR_CODES
 from agent_factory.cli.skill import SKILL
 from agent_factory.errors import BUILD_CODES
 from commands import run

@@ -16,7 +16,6 @@ from agent_factory.cli import (
     explain,
     migrate,
     new,
-    new_agent,
     policy,
     replay,
     service,
@@ -89,5 +88,5 @@ _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)
 _add(app, upgrade.upgrade, epilog=upgrade.EXAMPLES, rich_help_panel=SERVICE)
 _add(_new, new.middleware, epilog=new.EXAMPLES)
-_add(_new, new_agent.agent, epilog=new_agent.EXAMPLES)
+_add(_new, new.agent, epilog=new.AGENT_EXAMPLES)
 app.add_typer(_new, name="new")

@@ -17,9 +17,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from agent_factory.cli import check_examples, console
+from agent_factory.cli import codes, console
 from agent_factory.cli.console import AsJson, Text
-from agent_factory.cli.error_codes import ERROR_CODES
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError, did_you_mean
@@ -156,7 +155,7 @@ def _recorded_runs(folder: Path) -> list[dict[str, float]]:
 def _code(code: str) -> tuple[dict[str, object], str]:
     """A code of an error or a warning: as data, and as text."""
     if code in BUILD_CODES:
-        entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
+        entry, example = BUILD_CODES[code], codes.EXAMPLES[code]
         data = {
             **asdict(entry),
             "severity": entry.severity,
@@ -165,8 +164,8 @@ def _code(code: str) -> tuple[dict[str, object], str]:
             "hint": example.hint,
         }
         words = f"{entry.meaning} {consequence(entry)}\n\n{indent(example.complete, '    ')}"
-    elif code in ERROR_CODES:
-        path, hint = ERROR_CODES[code]
+    elif code in codes.ERROR_CODES:
+        path, hint = codes.ERROR_CODES[code]
         module, _, name = path.rpartition(".")
         error = getattr(import_module(module), name)
         meaning = " ".join((getdoc(error) or "").partition("\n\n")[0].split())
@@ -182,8 +181,8 @@ def _code(code: str) -> tuple[dict[str, object], str]:
         when = " An agent raises it while it runs." if issubclass(error, TurnError) else ""
         words = f"{meaning}{when}\nThe class is {path}."
     else:
-        codes = ", ".join(sorted(BUILD_CODES.keys() | ERROR_CODES.keys()))
-        raise CommandError(f"The code {code} is unknown. Known codes are {codes}.")
+        known = ", ".join(sorted(BUILD_CODES.keys() | codes.ERROR_CODES.keys()))
+        raise CommandError(f"The code {code} is unknown. Known codes are {known}.")
     return data, f"{code} {data['name']}\n{words}\n\n{data['hint']}"
 
 

@@ -1,11 +1,13 @@
-"""`agent-factory new`: the first files of a middleware."""
+"""`agent-factory new`: the first files of a middleware, or of an agent with its tests."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from string import Template
@@ -16,7 +18,8 @@ import typer
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
-from agent_factory.cli.loading import root_and_name
+from agent_factory.cli.loading import load_builder, root_and_name
+from agent_factory.errors import requirement
 
 _NODE = '''
     def $hook(
@@ -47,104 +50,38 @@ _RUN_FLOW = '''
         return (yield state)
 '''
 
-_WHEN = {
-    "before_agent": "Runs once, when a run starts.",
-    "before_model": "Runs before each model call.",
-    "after_model": "Runs after each model call.",
-    "after_agent": "Runs once, when a run ends.",
-    "around_agent": "Wraps a whole run.",
-    "around_model": "Wraps each model call.",
-    "around_stream": "Changes each answer, chunk by chunk.",
-    "around_tool": "Wraps each tool call.",
+
+_IMPORTS = re.compile("AgentState|Flow|ModelRequest|NextChunk|Runtime|ToolCallRequest")
+"""The names in a method that the module imports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of a new middleware: when it runs, its text, and what a flow gets."""
+
+    when: str
+    form: str = _NODE
+    request: str = ""
+
+
+HOOKS: Final[Mapping[str, Method]] = {
+    "before_agent": Method("Runs once, when a run starts."),
+    "before_model": Method("Runs before each model call."),
+    "after_model": Method("Runs after each model call."),
+    "after_agent": Method("Runs once, when a run ends."),
+    "around_agent": Method("Wraps a whole run.", _RUN_FLOW, "AgentState[Any]"),
+    "around_model": Method("Wraps each model call.", _FLOW, "ModelRequest[Any]"),
+    "around_stream": Method(
+        "Changes each answer, chunk by chunk.", _STREAM_FLOW, "ModelRequest[Any]"
+    ),
+    "around_tool": Method("Wraps each tool call.", _FLOW, "ToolCallRequest"),
 }
-
-_REQUESTS = {
-    "around_agent": "AgentState[Any]",
-    "around_model": "ModelRequest[Any]",
-    "around_stream": "ModelRequest[Any]",
-    "around_tool": "ToolCallRequest",
-}
-"""What the flows get; the other methods are node hooks."""
-
-_FORMS = {"around_agent": _RUN_FLOW, "around_stream": _STREAM_FLOW}
-"""The flows of another form than those around calls."""
-
-HOOKS: Final = tuple(_WHEN)
-"""The methods that a new middleware can have."""
-
-_CLASS = '''"""The middleware $name."""
-
-from __future__ import annotations
-
-from typing import Any
-
-from agent_factory import (
-$imports
-)
+"""The methods that a new middleware can have; those without a request are node hooks."""
 
 
-class $name(AgentMiddleware):
-    """Changes nothing yet: an agent gives the same answer with it and without it.
-
-    >>> from agent_factory import create_agent
-    >>> from agent_factory.testing import ScriptedChatModel
-    >>> stack = [$name()]
-    >>> agent = create_agent(ScriptedChatModel(["Hello."]), middleware=stack)
-    >>> agent.invoke({"messages": [("user", "Hi")]})["messages"][-1].text
-    'Hello.'
-    """
-$methods'''
-
-_TESTS = '''"""Tests of $name."""
-
-from __future__ import annotations
-
-import asyncio
-from typing import Any
-
-from agent_factory import AgentMiddleware, create_agent, plan_agent
-from agent_factory.testing import ScriptedChatModel
-
-from $module import (
-    $name,
-)
-
-QUESTION: Any = {"messages": [("user", "Find tea")]}
-
-
-def find(query: str) -> str:
-    """Find something."""
-    return query.upper()
-
-
-def agent(*stack: AgentMiddleware[Any, Any]) -> Any:
-    """An agent that calls its tool once and then answers."""
-    call = {"name": "find", "args": {"query": "tea"}}
-    model = ScriptedChatModel([[call], "There is TEA."])
-    return create_agent(model, [find], middleware=stack)
-
-
-def texts(result: Any) -> list[str]:
-    return [message.text for message in result["messages"]]
-
-
-def test_its_hooks_and_layers_are_in_the_plan() -> None:
-    plan = plan_agent(tools=[find], middleware=[$name()])
-    assert [str(hook.phase) for hook in plan.hooks] == [$hooks]
-    assert [layer.method for layer in plan.layers] == [$layers]
-
-
-def test_a_run_gives_the_same_with_and_without_it() -> None:
-    result = agent($name()).invoke(QUESTION)
-    assert texts(result) == ["Find tea", "", "TEA", "There is TEA."]
-    assert texts(result) == texts(agent().invoke(QUESTION))
-
-
-def test_an_async_run_gives_the_same() -> None:
-    built = agent($name())
-    result = asyncio.run(built.ainvoke(QUESTION))
-    assert texts(result) == ["Find tea", "", "TEA", "There is TEA."]
-'''
+def template(path: str) -> Template:
+    """Text of a new file, from the folder of templates."""
+    return Template((files("agent_factory.cli") / "templates" / path).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,44 +90,86 @@ class Skeleton:
 
     name: str
     module: str
-    hooks: Sequence[str]
+    hooks: Iterable[str]
+
+    @property
+    def methods(self) -> dict[str, Method]:
+        """The methods of the class, in the order of `HOOKS`."""
+        return {name: method for name, method in HOOKS.items() if name in self.hooks}
 
     @property
     def code(self) -> str:
         """The module."""
-        imports, methods = {"AgentMiddleware"}, []
-        for hook in (hook for hook in HOOKS if hook in self.hooks):
-            request = _REQUESTS.get(hook)
-            names = {"Flow", request.partition("[")[0]} if request else {"AgentState", "Runtime"}
-            imports |= names
-            form = _FORMS.get(hook, _FLOW)
-            if hook == "around_stream":
-                imports.add("NextChunk")
-            template = Template(form if request else _NODE)
-            methods.append(template.substitute(hook=hook, when=_WHEN[hook], request=request))
-        return Template(_CLASS).substitute(
+        methods = "".join(
+            Template(method.form).substitute(hook=hook, when=method.when, request=method.request)
+            for hook, method in self.methods.items()
+        )
+        imports = {"AgentMiddleware", *_IMPORTS.findall(methods)}
+        return template("middleware/middleware.py.txt").substitute(
             name=self.name,
             imports="\n".join(f"    {name}," for name in sorted(imports)),
-            methods="".join(methods),
+            methods=methods,
         )
 
     @property
     def tests(self) -> str:
         """The module of its tests."""
 
-        def listed(are_flows: bool) -> str:
+        def listed(names: Sequence[str]) -> str:
             # One name a line, so that the list may have any length.
-            names = [n for n in HOOKS if n in self.hooks and (n in _REQUESTS) == are_flows]
             lines = "".join(f'\n        "{name}",' for name in names)
             return f"{lines}\n    " if names else ""
 
-        return Template(_TESTS).substitute(
+        methods = self.methods.items()
+        return template("middleware/test_middleware.py.txt").substitute(
             name=self.name,
             module=self.module,
-            hooks=listed(are_flows=False),
-            layers=listed(are_flows=True),
+            hooks=listed([name for name, method in methods if not method.request]),
+            layers=listed([name for name, method in methods if method.request]),
         )
 
+
+@dataclass(frozen=True, slots=True)
+class NameRule:
+    """Form of the name of something new; with more letters, lines of its files are too long."""
+
+    kind: str
+    style: str
+    example: str
+    longest: int
+
+    def check(self, name: str, proposal: str) -> None:
+        """Refuse a name that is not the proposal, is not a name of Python, or is too long."""
+        if not name.isidentifier() or iskeyword(name) or name != proposal:
+            good = proposal.isidentifier() and not iskeyword(proposal)
+            hint = f"Did you mean {proposal}?" if good else f"Write one such as {self.example}."
+            raise CommandError(
+                f"{name!r} is not a valid {self.kind} name; use {self.style}. {hint}"
+            )
+        if len(name) > self.longest:
+            raise CommandError(
+                f"A {self.kind} name may have {self.longest} characters, and {name} has "
+                f"{len(name)}."
+            )
+
+
+CLASS: Final = NameRule("class", "CapWords", "AuditTrail", 36)
+PACKAGE: Final = NameRule("package", "snake_case", "order_desk", 30)
+
+FILES: Final = (
+    "README.md",
+    "pyproject.toml",
+    ".gitignore",
+    "$name/__init__.py",
+    "$name/agent.py",
+    "$name/py.typed",
+    "tests/test_agent.py",
+)
+"""The files of an agent, by their paths, without the snapshot of its plan."""
+
+SNAPSHOT: Final = "tests/__snapshots__/test_agent/test_the_plan.topology"
+
+Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The folder to write into.")]
 
 EXAMPLES = """Examples:
 
@@ -198,8 +177,11 @@ agent-factory new middleware AuditTrail
 
 agent-factory new middleware Guard --hooks before_model,around_tool --dir shop"""
 
-LONGEST_NAME = 36
-"""The most characters of a class's name: with more, lines of its files would be too long."""
+AGENT_EXAMPLES = """Examples:
+
+agent-factory new agent desk
+
+agent-factory new agent order_desk --dir products"""
 
 
 def middleware(
@@ -209,9 +191,7 @@ def middleware(
     hooks: Annotated[
         str, typer.Option(help=f"Its methods, separated by commas: {', '.join(HOOKS)}.")
     ] = "before_model",
-    directory: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="The folder to write into.")
-    ] = Path(),
+    directory: Directory = Path(),
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
@@ -220,15 +200,7 @@ def middleware(
     AuditTrail becomes audit_trail.py and test_audit_trail.py. Nothing is overwritten.
     """
     words = re.findall(r"[^\W_]+", name)
-    proposal = "".join(word[:1].upper() + word[1:] for word in words)
-    if not name.isidentifier() or iskeyword(name) or name != proposal:
-        good = proposal.isidentifier() and not iskeyword(proposal)
-        hint = f"Did you mean {proposal}?" if good else "Write one such as AuditTrail."
-        raise CommandError(f"{name!r} is not a valid class name; use CapWords. {hint}")
-    if len(name) > LONGEST_NAME:
-        raise CommandError(
-            f"A class name may have {LONGEST_NAME} characters, and {name} has {len(name)}."
-        )
+    CLASS.check(name, "".join(word[:1].upper() + word[1:] for word in words))
     module = snake_case(name)
     if iskeyword(module) or module in sys.stdlib_module_names:
         raise CommandError(
@@ -243,28 +215,86 @@ def middleware(
             raise CommandError(f"--hooks: {hook!r} is not available. {hint}")
     if not selection:
         raise CommandError(f"--hooks is empty. Use any of {', '.join(HOOKS)}.")
+    paths = directory / f"{module}.py", directory / f"test_{module}.py"
+    _check_new(directory, *paths)
+    skeleton = Skeleton(name, root_and_name(paths[0].absolute())[1], selection)
+    written = _write({paths[0]: skeleton.code, paths[1]: skeleton.tests})
+    if json:
+        console.write_json({"class": name, "hooks": selection, "files": written})
+        return
+    console.write(f"Wrote {' and '.join(written)}.")
+    console.write(f"Try them: python -m pytest --doctest-modules {' '.join(written)}")
+
+
+def agent(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The package, in snake_case: order_desk.")
+    ],
+    directory: Directory = Path(),
+    json: AsJson = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Write a product: an agent with a stack, tests, a snapshot of its plan, a trajectory.
+
+    order_desk becomes a folder of that name. Its tests pass and it is fully typed. Nothing is
+    overwritten.
+    """
+    from agent_factory import topology_of
+    from agent_factory.testing import ScriptedChatModel
+
+    PACKAGE.check(name, re.sub(r"\W+", "_", name).strip("_").lower())
+    if name in sys.stdlib_module_names or name == "tests" or find_spec(name) is not None:
+        raise CommandError(
+            f"A package {name} would hide another one of that name. Add a word: {name}_agent."
+        )
+    folder = directory / name
+    _check_new(directory, folder)
+    values = {
+        "name": name,
+        "library": requirement(),
+        "library_for_tests": requirement("cli", "testing"),
+        "library_for_studio": requirement("serve"),
+    }
+    texts = {
+        folder / Template(path).substitute(values): template(
+            f"agent/{Path(path).name.lstrip('.')}.txt"
+        ).substitute(values)
+        for path in FILES
+    }
+    written = _write(texts)
+    # The snapshot is the plan of the agent that was just written, so it is loaded from there.
+    build = load_builder(f"{folder / name / 'agent.py'}:build_agent")
+    plan = topology_of(build(ScriptedChatModel([])))
+    written += _write({folder / SNAPSHOT: plan.to_snapshot()})
+    if json:
+        console.write_json({"package": name, "files": written})
+        return
+    console.write(f"Wrote {folder} with {len(written)} files.")
+    console.write(f"Try it: cd {folder} && python -m pytest")
+
+
+def _check_new(directory: Path, *paths: Path) -> None:
+    """Refuse a folder that is missing, and paths that exist in it."""
     if not directory.is_dir():
         raise CommandError(
             f"The folder {directory} does not exist. Create it, or use another --dir."
         )
-    files = directory / f"{module}.py", directory / f"test_{module}.py"
-    for file in files:
-        if file.exists():
-            raise CommandError(f"{file} exists and is not changed. Use another name or --dir.")
-    skeleton = Skeleton(name, root_and_name(files[0].absolute())[1], selection)
-    for file, text in zip(files, (skeleton.code, skeleton.tests), strict=True):
+    for path in paths:
+        if path.exists():
+            raise CommandError(f"{path} exists and is not changed. Use another name or --dir.")
+
+
+def _write(texts: Mapping[Path, str]) -> list[str]:
+    """Write new files, and return their paths."""
+    for file, text in texts.items():
         try:
+            file.parent.mkdir(parents=True, exist_ok=True)
             # Mode x: a file that has been created since the check is not overwritten.
             with file.open("x", encoding="utf-8", newline="\n") as stream:
                 stream.write(text)
         except OSError as error:
             raise CommandError(f"{file} cannot be written: {error.strerror}.", error) from None
-    paths = [str(file) for file in files]
-    if json:
-        console.write_json({"class": name, "hooks": selection, "files": paths})
-        return
-    console.write(f"Wrote {paths[0]} and {paths[1]}.")
-    console.write(f"Try them: python -m pytest --doctest-modules {' '.join(paths)}")
+    return list(map(str, texts))
 
 
 def snake_case(name: str) -> str:
