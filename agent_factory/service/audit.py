@@ -7,8 +7,10 @@ stands for all entries up to it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +19,10 @@ from sqlalchemy import Connection, Row, func, insert, select
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database, number_of
 from agent_factory.service.errors import AuditTampered
-from agent_factory.service.hash_chain import NO_ENTRY, entry_hash
 from agent_factory.service.tables import audit
+
+NO_ENTRY = "0" * 64
+"""Hash before the first entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,23 @@ class AuditEntry:
     detail: Any
     number: int
     hash: str
+
+
+def entry_hash(before: str, entry: Mapping[str, object]) -> str:
+    """Hash of an entry, in hexadecimal digits: SHA-256 of canonical JSON.
+
+    Args:
+        before: The hash of the entry before.
+        entry: The columns of the entry without `hash`.
+    """
+    # SQLite stores values of any type in a column, and a change of the type is a change.
+    text = json.dumps(
+        {**entry, "before": before},
+        sort_keys=True,
+        separators=(",", ":"),
+        default=lambda value: [type(value).__name__, repr(value)],
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def append_entry(database: Database, connection: Connection, **columns: object) -> None:

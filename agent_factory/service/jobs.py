@@ -92,7 +92,7 @@ class MessageJob(ThreadJob):
 
 
 _LEFT_OUT = ("begins_at", "before", "rollback", "busy")
-"""Fields that are stored only with a value: workers of earlier versions expect them so."""
+"""Fields that are stored only with a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +148,6 @@ def read_job(text: str) -> ThreadJob | None:
             "Let workers of the version that has stored it carry it out.",
         )
     kind = _KINDS[data["kind"]]
-    # The first forms had the context as JSON text, and messages without their checkpoint.
-    if isinstance(data.get("context"), str):
-        data["context"] = json.loads(data["context"])
-    if "before" in data:
-        data["before"] = [(*message, None)[:3] for message in data["before"]]
     # A newer worker may have stored fields that this one does not know.
     names = [attribute.name for attribute in fields(kind)]
     return kind(**{name: data[name] for name in names if name in data})

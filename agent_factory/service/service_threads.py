@@ -319,8 +319,7 @@ class ServiceThreads:
             status: Only those in one of these states, as `Run.status`.
             since: Only those that were submitted since then, in seconds since 1970.
             text: Only those whose question (its first 1,000 characters) or title of the thread
-                contains it, and those whose id, or that of the thread, begins with it. Runs from
-                before version 7 of the database are found by title and id alone.
+                contains it, and those whose id, or that of the thread, begins with it.
             before: The `before` of the list so far; None begins with the newest.
             limit: The most to return.
 

@@ -165,7 +165,7 @@ runs = Table(
     Column("started_at", Float),  # when a worker has first taken it
     Column("reader", String),  # the run under way that has read its message: see `steering`
     Column("steps", Text),  # JSON: see `steps`
-    Column("question", Text),  # the beginning of MessageJob.question; none before version 7
+    Column("question", Text),  # the beginning of MessageJob.question
     Index("service_runs_started", "tenant", "started_at"),
     Index("service_runs_newest", "tenant", "seq"),  # the list of runs begins with the newest
 )
@@ -211,6 +211,10 @@ _REFUSE_CHANGES = {
         BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
         """CREATE TRIGGER service_audit_delete BEFORE DELETE ON service_audit
         BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+        # INSERT OR REPLACE deletes an entry without the trigger for deletions.
+        """CREATE TRIGGER service_audit_replace BEFORE INSERT ON service_audit
+        WHEN EXISTS (SELECT 1 FROM service_audit WHERE id = NEW.id)
+        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
     ),
     "postgresql": (
         """CREATE FUNCTION service_audit_refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -226,17 +230,6 @@ def _make_append_only(_: Table, connection: Connection, **__: object) -> None:
     # Against mistakes. The owner of the table may remove triggers; the hashes show it.
     for statement in _REFUSE_CHANGES[connection.dialect.name]:
         connection.exec_driver_sql(statement)
-    refuse_replacements(connection)
-
-
-def refuse_replacements(connection: Connection) -> None:
-    """Refuse INSERT OR REPLACE in the audit: SQLite deletes an entry so, without its trigger."""
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(
-            """CREATE TRIGGER IF NOT EXISTS service_audit_replace BEFORE INSERT ON service_audit
-            WHEN EXISTS (SELECT 1 FROM service_audit WHERE id = NEW.id)
-            BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END"""
-        )
 
 
 schedules = Table(
@@ -357,7 +350,7 @@ workers = Table(
     Column("id", String, primary_key=True),
     Column("beat", Float, nullable=False),
     Column("draining", Boolean, nullable=False),
-    Column("detail", Text),  # JSON: host, process, slots
+    Column("detail", Text, nullable=False),  # JSON: host, process, slots, tables, agents
 )
 
 assistants = Table(  # agents under an id of their tenant, with settings

@@ -6,18 +6,20 @@ import json
 import sys
 from typing import Any
 
-from sqlalchemy import Column, Connection, String, text
+from sqlalchemy import Column, Connection, MetaData, String, Table
 
 from agent_factory.service.database import Database
-from agent_factory.service.migrations import MIGRATIONS, Migration, Report
+from agent_factory.service.migrations import MIGRATIONS, Migration, Report, add_column
 from agent_factory.service.tables import threads
+
+_NOTE = Table(threads.name, MetaData(), Column("note", String)).c.note
 
 
 def migration(oldest: int) -> Migration:
     """A step that adds a column which older code does not know."""
 
     def migrate(connection: Connection, report: Report) -> None:
-        connection.execute(text("ALTER TABLE service_threads ADD COLUMN note VARCHAR"))
+        add_column(connection, _NOTE)
         report(1, 1)
 
     return Migration(MIGRATIONS[-1].version + 1, oldest, "Add notes to threads", migrate)

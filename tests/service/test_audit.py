@@ -20,7 +20,7 @@ from agent_factory.service import AuditTampered, Service
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
-from agent_factory.service.hash_chain import NO_ENTRY, entry_hash
+from agent_factory.service.audit import NO_ENTRY, entry_hash
 from agent_factory.service.tables import audit
 from service.stored import Tables
 from tables import each

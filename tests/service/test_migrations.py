@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import pickle
+import os
+import re
+import sqlite3
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,83 +14,65 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
-from sqlalchemy import Connection, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, event, inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
 from starlette.testclient import TestClient
 
 from agent_factory.serve import create_app
-from agent_factory.service import DatabaseVersionError, Pace, Service, ServiceError
+from agent_factory.service import DatabaseVersionError, Service, ServiceError
 from agent_factory.service.database import Database
-from agent_factory.service.message_serializer import dump
 from agent_factory.service.migrations import MIGRATIONS, Migration, Report
 from agent_factory.service.migrations import upgrade as upgrade_module
-from agent_factory.service.migrations.dbos import pending_jobs, stored_schedules
 from commands import run
 from processes import Processes, exit_code
 from service import next_version
-from service.conftest import KINDS
 from service.databases import new_postgres
-from service.desk import check_history
-from service.old_databases import COMMITS, NEWEST, SCHEMAS, load_postgres, load_sqlite, shape
-from service.schemas import traffic
-from service.stored import Tables
+from service.desk import Journal, check_history, make_desk
 from service.worker_process import WorkerProcess
 from tables import each
 from waiting import until
 
 WAIT = 60.0
 VERSION = MIGRATIONS[-1].version
+NEXT = VERSION + 1
 TESTS = Path(__file__).parent.parent
-
-ON_POSTGRES = sorted(path.name.partition(".")[0] for path in SCHEMAS.glob("*.postgres.sql"))
-
-
-def old_database(request: pytest.FixtureRequest, commit: str, kind: str) -> str:
-    """The URL of a copy of the database that a commit has left."""
-    if kind == "sqlite":
-        return load_sqlite(commit, request.getfixturevalue("tmp_path") / "old.db")
-    return load_postgres(commit, request.getfixturevalue("postgres_url"))
+SCHEMAS = Path(__file__).parent / "schemas"
 
 
-@pytest.fixture(
-    params=[
-        *(f"{commit} sqlite" for commit in COMMITS),
-        *(pytest.param(f"{commit} postgres", marks=pytest.mark.long) for commit in ON_POSTGRES),
-    ]
-)
-def old_url(request: pytest.FixtureRequest) -> str:
-    """The database of each older version in turn, with traffic in it."""
-    return old_database(request, *request.param.split())
+def shape(connection: Connection) -> dict[tuple[str, str], object]:
+    """The columns, indexes and keys of the tables of the service."""
+    inspector = inspect(connection)
+    parts: dict[tuple[str, str], object] = {}
+    for table in inspector.get_table_names():
+        if not table.startswith("service_"):
+            continue
+        for column in inspector.get_columns(table):
+            kind = (str(column["type"]), column["nullable"])
+            parts[table, f"column {column['name']}"] = kind
+        for index in inspector.get_indexes(table):
+            options = {name: str(text) for name, text in index.get("dialect_options", {}).items()}
+            value = (index["column_names"], index["unique"], options)
+            parts[table, f"index {index['name']}"] = value
+        for unique in inspector.get_unique_constraints(table):
+            parts[table, f"unique {unique['column_names']}"] = True
+        parts[table, "key"] = inspector.get_pk_constraint(table)["constrained_columns"]
+    return parts
 
 
-@pytest.fixture(params=KINDS)
-def last_url(request: pytest.FixtureRequest) -> str:
-    """The database of the last version without a number, of each kind."""
-    return old_database(request, NEWEST, request.param)
+def statements(database: Database) -> list[str]:
+    """The statements that create the tables of the service in an empty database."""
+    created: list[str] = []
 
+    def keep(_: object, __: object, statement: str, *___: object) -> None:
+        if statement.strip().startswith("CREATE"):
+            created.append(re.sub(r"\s+", " ", statement).strip())
 
-def empty_url(url: str, request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database of the same kind."""
-    if url.startswith("sqlite"):
-        return f"sqlite:///{request.getfixturevalue('tmp_path')}/new.db"
-    return new_postgres(request.getfixturevalue("postgres_server"))
-
-
-@pytest.fixture(autouse=True)
-def end_of_the_block() -> None:
-    """Let the run end that was cut short."""
-    traffic.never.set()
-
-
-@pytest.fixture
-def old_service(old_url: str) -> Iterator[Service]:
-    """A service with the agents of that traffic."""
-    with closing(Service(old_url, pace=Pace(dead_after=1.0))) as service:
-        for name in ("desk", "new"):
-            service.add(name, traffic.desk())
-        yield service
+    event.listen(database.engine, "before_cursor_execute", keep)
+    database.set_up()
+    event.remove(database.engine, "before_cursor_execute", keep)
+    return created
 
 
 @pytest.fixture
@@ -117,251 +100,82 @@ def versions(database: Database) -> list[tuple[int, int]]:
         return [(row.version, row.oldest) for row in rows]
 
 
-# Older databases
+# Released versions
 
 
-def test_an_older_database_is_refused_by_name(old_url: str) -> None:
-    with closing(Service(old_url)) as service:
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_the_tables_of_each_version_become_those_of_this_one(
+    url: str, version: int, request: pytest.FixtureRequest
+) -> None:
+    """A change of a table needs a step, and a file of its version: schemas/README.md."""
+    kind = make_url(url).get_backend_name()
+    file = SCHEMAS / f"version_{version}.{kind}.sql"
+    with closing(Database(url)) as database:
+        created = statements(database)
+        with database.read() as connection:
+            new = shape(connection)
+    if version == VERSION and "UPDATE_SCHEMAS" in os.environ:
+        row = f"INSERT INTO service_schema VALUES ({version}, {MIGRATIONS[-1].oldest}, 0)"
+        file.write_text(";\n".join([*created, row]) + ";\n")
+    if kind == "sqlite":
+        old_url = f"sqlite:///{request.getfixturevalue('tmp_path')}/old.db"
+        with closing(sqlite3.connect(make_url(old_url).database or "")) as connection:
+            connection.executescript(file.read_text())
+    else:
+        old_url = new_postgres(request.getfixturevalue("postgres_server"))
+        with psycopg.connect(old_url, autocommit=True) as connection:
+            connection.execute(file.read_bytes())
+    with closing(Database(old_url)) as database:
+        database.upgrade()
+        with database.read() as connection:
+            assert shape(connection) == new
+
+
+def test_an_older_database_is_refused_by_name(
+    url: str, next_step: Callable[..., Migration]
+) -> None:
+    with closing(Database(url)) as database:
+        database.set_up()
+    next_step()
+    with closing(Service(url)) as service:
         reads = (service.threads.search, service.inbox().waits, service.reindex().__next__)
         for use in (service.start, *reads):
             with pytest.raises(DatabaseVersionError) as error:
                 use()
-    shown = make_url(old_url).render_as_string()  # without the password
+    shown = make_url(url).render_as_string()  # without the password
     assert str(error.value) == (
-        f"[AF374] the database {shown}: has version 0, this version of agent-factory needs "
-        f"{VERSION}. Run agent-factory upgrade {shown}."
+        f"[AF374] the database {shown}: has version {VERSION}, this version of agent-factory needs "
+        f"{VERSION + 1}. Run agent-factory upgrade {shown}."
     )
-    assert error.value.version == 0
+    assert error.value.version == VERSION
 
 
-def test_an_upgraded_database_has_the_tables_of_a_new_one_and_all_rows(
-    old_url: str, request: pytest.FixtureRequest
-) -> None:
-    tables = ("runs", "threads", "waits", "audit", "limits", "effects")
-
-    def rows(connection: Connection) -> dict[str, list[dict[str, Any]]]:
-        queries = {table: text(f"select * from service_{table} order by 1") for table in tables}
-        return {
-            table: [dict(row) for row in connection.execute(query).mappings()]
-            for table, query in queries.items()
-        }
-
-    with closing(Database(old_url)) as database:
-        with database.engine.connect() as connection:
-            before = rows(connection)
-        database.upgrade()
+def test_tables_without_a_version_are_refused(url: str) -> None:
+    """Only development versions made them."""
+    with closing(Database(url)) as database:
         with database.begin() as connection:
-            after, upgraded = rows(connection), shape(connection)
-    with closing(Database(empty_url(old_url, request))) as database, database.begin() as connection:
-        created = shape(connection)
-    # The first commits had columns more, which may be null.
-    left = {key: kind for key, kind in upgraded.items() if key not in created}
-    assert all(isinstance(kind, tuple) and kind[1] for kind in left.values()), left
-    assert {key: upgraded.get(key) for key in created} == created
-    changed = {"status", "job", "run", "owner", "epoch", "id"}
-    for table in tables:
-        assert len(after[table]) == len(before[table])
-        for old, new in zip(before[table], after[table], strict=True):
-            for name in old.keys() - changed:
-                assert new.get(name) == old[name], (table, name)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("version", [3, 5])
-def test_background_jobs_of_workers_of_earlier_versions_are_kept_and_reported(
-    url: str, tables: Tables, version: int
-) -> None:
-    """The workers write the row as they did, also when the table has the new columns."""
-    old = "INSERT INTO service_background_jobs (id, thread_id, run, worker, lost) VALUES "
-    lost = dump(HumanMessage("A job is lost.", name="background"))
-
-    def begin(job: str) -> None:
-        values = {"id": f"t/{job}", "run": sent.id, "lost": lost}
-        tables.write(text(f"{old} (:id, 't', :run, 'dead', :lost)").bindparams(**values))
-
-    with closing(Service(url)) as service:
-        service.add("desk", traffic.desk())
-        service.start()
-        sent = service.submit("desk", thread="t", message="Hello")
-        sent.result(WAIT)
-        service.stop()
-        with tables.database.begin() as connection:
-            created = shape(connection)
-            columns = {3: ("call", "attempt", "deadline", "handovers"), 5: ("handovers",)}
-            for column in columns[version]:
-                table = "ALTER TABLE service_background_jobs"
-                connection.execute(text(f"{table} DROP COLUMN {column}"))
-            connection.execute(text(f"UPDATE service_schema SET version = {version}"))
-        begin("1")
-    with closing(Service(url)) as service:
-        service.add("desk", traffic.desk())
-        assert [*service.upgrade().steps] == [step.version for step in MIGRATIONS[version:]]
-        with tables.database.begin() as connection:
-            assert shape(connection) == created
-        begin("2")
-        service.start()
-        # A job leaves the table as its message makes the thread busy, so the table comes first.
-        jobs = text("SELECT id FROM service_background_jobs")
-        until(lambda: not tables.rows(jobs) and service.threads.get("t").status == "idle")
-        messages = service.threads.state("t").values["messages"]
-        texts = [message.text for message in messages if message.name == "background"]
-        assert texts == ["A job is lost."] * 2
-
-
-def test_an_upgraded_service_goes_on_where_the_old_one_was(old_service: Service) -> None:
-    service = old_service
-    assert [*service.upgrade().steps] == [step.version for step in MIGRATIONS]
-    [*service.reindex()]
-    reviews = [(wait.thread_id, wait.args) for wait in service.inbox("acme").waits()]
-    assert sorted(reviews) == [("held", {"euros": 14}), ("review", {"euros": 12})]
-    service.start()
-
-    def has_ended() -> bool:
-        # Versions before standing approvals named a call otherwise: its decision is asked again.
-        for wait in service.inbox("acme").waits():
-            service.decide(wait.id, "approve", by="ann", tenant="acme")
-        left = [thread.id for thread in service.threads.search() if thread.status != "idle"]
-        return left in ([], ["later"])
-
-    until(has_ended)
-    contents = {
-        thread.id: [
-            str(message.content)
-            for message in service.threads.state(thread.id).values.get("messages", ())
-        ]
-        for thread in service.threads.search()
-    }
-    if "later" in contents:
-        assert contents.pop("later") == []
-    else:  # the first versions had no delays
-        assert contents.pop("now") == ["Later", "Done: Later"]
-    if "passed" in contents:
-        assert contents.pop("passed") == ["Hello", "Done: Hello"]
-    assert contents == {
-        "done": ["Hello", "Done: Hello"],
-        **{
-            name: [f"Pay {euros}", "", f"Paid {euros}.", f"Done: Pay {euros}"]
-            for name, euros in (("paid", 10), ("review", 12), ("decided", 13))
-        },
-        "held": ["Pay 14", "", "Paid 14.", "Done: Pay 14", "Thanks", "Done: Thanks"],
-        "running": ["Block", "Done: Block", "After", "Done: After"],
-        "queued": ["First", "Done: First", "Second", "Done: Second"],
-    }
-
-
-def test_a_decision_that_was_queued_is_carried_out_and_not_asked_again(last_url: str) -> None:
-    with closing(Service(last_url, pace=Pace(dead_after=1.0))) as service:
-        service.add("desk", traffic.desk())
-        service.upgrade()
-        service.start()
-        until(lambda: service.threads.get("decided").status == "idle")
-        assert [entry.what for entry in service.inbox().audit(thread="decided")] == ["approve"]
-        messages = service.threads.state("decided").values["messages"]
-        assert [message.text for message in messages][-2:] == ["Paid 13.", "Done: Pay 13"]
-
-
-def test_the_audit_the_store_and_schedules_are_there(old_service: Service, old_url: str) -> None:
-    service = old_service
-    service.upgrade()
-    engine = create_engine(old_url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.connect() as connection:
-        has_items = connection.execute(text("select count(*) from store")).scalar_one()
-        now = connection.execute(text("select max(at) from service_schema")).scalar_one()
-    engine.dispose()
-    whats = [(entry.what, entry.thread_id) for entry in service.inbox().audit()]
-    assert whats == [("approve", "decided"), ("claim", "review"), ("approve", "paid")]
-    assert service.verify_audit().startswith("3:")
-    if has_items:
-        item = service.store("acme").get(("users", "ann"), "likes")
-        assert item is not None
-        assert item.value == {"food": "pizza"}
-    (schedule,) = service.schedules()
-    assert (schedule.name, schedule.cron, schedule.timezone) == (
-        "nightly", "0 3 * * *", "Europe/Berlin",
-    )  # fmt: skip
-    assert schedule.message == {
-        "agent": "desk", "message": "Good night", "thread": "nightly", "tenant": "acme",
-    }  # fmt: skip
-    assert now < schedule.due < now + 25 * 3600
-
-
-# DBOS
-
-
-def prefix(connection: Connection) -> str:
-    return "dbos." if connection.dialect.name == "postgresql" else ""
-
-
-def add_workflow(connection: Connection, id: str, name: str, status: str = "ENQUEUED") -> None:
-    """Add a row to the table of DBOS, as a process of an older version does."""
-    columns = "(workflow_uuid, name, status, created_at, updated_at, priority)"
-    table, values = f"{prefix(connection)}workflow_status", "(:id, :name, :status, 1, 1, 0)"
-    insert = text(f"insert into {table} {columns} values {values}")
-    connection.execute(insert, {"id": id, "name": name, "status": status})
-
-
-def test_a_time_of_a_schedule_that_nobody_has_carried_out_is_carried_out(last_url: str) -> None:
-    schedule_job = "agent_factory.run_schedule"
-    with closing(Database(last_url)) as database:
-        with database.engine.begin() as connection:
-            for day in ("2026-11-20", "2026-11-19"):
-                add_workflow(connection, f"sched-nightly-{day}T03:00:00+01:00~2", schedule_job)
-            add_workflow(connection, "sched-nightly-x-2026-11-18T03:00:00+01:00", schedule_job)
-            add_workflow(
-                connection, "sched-nightly-2026-11-01T03:00:00+01:00", schedule_job, "SUCCESS"
-            )
-            (schedule,) = stored_schedules(connection)
-        assert schedule.due is not None
-        assert schedule.due.isoformat() == "2026-11-19T03:00:00+01:00"
-        database.upgrade()
-        due = Tables(database).value(text("select due from service_schedules"))
-        assert due == schedule.due.timestamp()
-
-
-def test_only_other_applications_submit_to_dbos_after_the_upgrade(last_url: str) -> None:
-    """Their jobs stay, and an older process of ours gets an error."""
-    with closing(Database(last_url)) as database:
-        with database.engine.begin() as connection:
-            add_workflow(connection, "theirs", "shop.bill")
-        database.upgrade()
-        for name in ("agent_factory.run_job", "agent_factory.run_schedule"):
-            with (
-                pytest.raises(DBAPIError, match="newer than this process: update and restart it"),
-                database.engine.begin() as connection,
-            ):
-                add_workflow(connection, "late", name)
-        with database.engine.begin() as connection:
-            add_workflow(connection, "theirs-2", "shop.bill")
-            left = connection.execute(
-                text(
-                    f"select workflow_uuid from {prefix(connection)}workflow_status "
-                    "where status in ('ENQUEUED', 'PENDING', 'DELAYED') order by 1"
-                )
-            )
-            assert [*left.scalars()] == ["theirs", "theirs-2"]
-
-
-def test_a_pickle_that_names_a_class_is_refused(last_url: str) -> None:
-    evil = b64encode(pickle.dumps({"args": (Path("x"),), "kwargs": {}})).decode()
-    with closing(Database(last_url)) as database:
-        with database.engine.begin() as connection:
-            update = text(f"update {prefix(connection)}workflow_input set inputs = :evil")
-            connection.execute(update, {"evil": evil})
+            connection.execute(text("DROP TABLE service_schema"))
         with (
-            pytest.raises(pickle.UnpicklingError, match="is not a part of a job"),
-            database.engine.connect() as connection,
+            closing(Database(url)) as other,
+            pytest.raises(DatabaseVersionError, match="version 0"),
         ):
-            [*pending_jobs(connection)]
+            other.set_up()
+        with pytest.raises(ServiceError, match="before the first release"):
+            database.upgrade()
 
 
 # The upgrade itself
 
 
-def test_an_upgrade_run_twice_or_by_two_at_once_takes_each_step_once(last_url: str) -> None:
-    databases = [Database(last_url) for _ in range(4)]
+def test_an_upgrade_run_twice_or_by_two_at_once_takes_each_step_once(
+    url: str, next_step: Callable[..., Migration]
+) -> None:
+    databases = [Database(url) for _ in range(4)]
+    databases[0].set_up()
+    next_step()
     with ThreadPoolExecutor(4) as pool:
         assert len([*pool.map(Database.upgrade, databases)]) == 4
-    taken = [(step.version, step.oldest) for step in MIGRATIONS]
+    taken = [(step.version, step.oldest) for step in MIGRATIONS[-2:]]
     assert versions(databases[0]) == taken
     assert databases[0].upgrade().steps == {}
     assert versions(databases[0]) == taken
@@ -410,10 +224,11 @@ def test_a_newer_database_is_used_if_its_step_says_so(
     assert f"this version of agent-factory has {VERSION}. Install" in str(error.value)
 
 
-@pytest.mark.parametrize("detail", [None, "{}", f'{{"tables": {VERSION}}}'])
+@pytest.mark.parametrize("has_died", [True, False])
 def test_workers_that_would_fail_are_waited_for(
-    url: str, next_step: Callable[..., Migration], detail: str | None
+    url: str, next_step: Callable[..., Migration], has_died: bool
 ) -> None:
+    detail = f'{{"tables": {VERSION}}}'
     with closing(Database(url)) as database:
         with database.begin() as connection:
             connection.execute(
@@ -428,13 +243,12 @@ def test_workers_that_would_fail_are_waited_for(
         with pytest.raises(ServiceError, match=text_of_step):
             database.upgrade()
         assert versions(database)[-1][0] == VERSION
-        MIGRATIONS.remove(step)
-        step = next_step(oldest=VERSION)
-        if detail == f'{{"tables": {VERSION}}}':  # it works with the new tables
-            assert [*database.upgrade().steps] == [step.version]
-            return
-        with database.begin() as connection:  # it was killed some time ago
-            connection.execute(alive, {"now": now - 60})
+        if has_died:
+            with database.begin() as connection:
+                connection.execute(alive, {"now": now - 60})
+        else:  # it works with the new tables
+            MIGRATIONS.remove(step)
+            step = next_step(oldest=VERSION)
         assert [*database.upgrade().steps] == [step.version]
 
 
@@ -473,9 +287,10 @@ def test_old_and_new_workers_work_side_by_side_while_the_database_is_upgraded(
     database: Database,
     processes: Processes,
     start_worker: Callable[..., WorkerProcess],
+    tmp_path: Path,
 ) -> None:
     messages: dict[str, list[str]] = {f"t-{number}": [] for number in range(6)}
-    service.add("desk", traffic.desk())
+    service.add("desk", make_desk(Journal(tmp_path / "journal")))
 
     def submit(turns: int) -> None:
         for _ in range(turns):
@@ -509,7 +324,6 @@ def test_old_and_new_workers_work_side_by_side_while_the_database_is_upgraded(
 
 
 LOCAL = ("127.0.0.1", 50000)
-STEPS = [{"version": step.version, "title": step.title} for step in MIGRATIONS]
 SERVICE = """from agent_factory.service import Service
 
 service = Service("sqlite:///{path}")
@@ -517,8 +331,12 @@ service = Service("sqlite:///{path}")
 
 
 @pytest.fixture
-def old_file(tmp_path: Path) -> str:
-    return load_sqlite(NEWEST, tmp_path / "old.db")
+def old_file(sqlite_url: str, next_step: Callable[..., Migration]) -> str:
+    """A database of this version, for the code of the next one."""
+    with closing(Database(sqlite_url)) as database:
+        database.set_up()
+    next_step()
+    return sqlite_url
 
 
 @pytest.fixture(params=["url", "service"])
@@ -527,7 +345,7 @@ def target(request: pytest.FixtureRequest, old_file: str, tmp_path: Path) -> str
     if request.param == "url":
         return old_file
     file = tmp_path / "shop_upgrade.py"
-    file.write_text(SERVICE.format(path=tmp_path / "old.db"))
+    file.write_text(SERVICE.format(path=tmp_path / "service.db"))
     return f"{file}:service"
 
 
@@ -537,18 +355,18 @@ def version(url: str) -> int | None:
 
 
 def test_the_steps_are_shown_and_taken_once(target: str, old_file: str) -> None:
-    steps = [f"  {step.version}  {step.title}." for step in MIGRATIONS]
+    steps = [f"  {NEXT}  Add notes to threads."]
     shown = run("upgrade", target, "--dry-run")
-    first = f"The database has version 0, {VERSION} is needed:"
+    first = f"The database has version {VERSION}, {NEXT} is needed:"
     assert (shown.exit_code, shown.stdout.splitlines()) == (1, [first, *steps])
-    assert version(old_file) == 0
-    done = run("upgrade", target)
-    last = f"The database has version {VERSION} now."
-    assert (done.exit_code, done.stdout.splitlines()) == (0, [first, *steps, last])
     assert version(old_file) == VERSION
+    done = run("upgrade", target)
+    last = f"The database has version {NEXT} now."
+    assert (done.exit_code, done.stdout.splitlines()) == (0, [first, *steps, last])
+    assert version(old_file) == NEXT
     for options in ((), ("--dry-run",)):
         again = run("upgrade", target, *options)
-        nothing = f"The database has version {VERSION}: there is nothing to do.\n"
+        nothing = f"The database has version {NEXT}: there is nothing to do.\n"
         assert (again.exit_code, again.stdout) == (0, nothing)
 
 
@@ -556,10 +374,11 @@ def test_json_has_the_same_keys_each_time(old_file: str) -> None:
     results = [run("upgrade", old_file, "--json", *more) for more in (["--dry-run"], [], [])]
     assert [result.exit_code for result in results] == [1, 0, 0]
     data = [json.loads(result.stdout) for result in results]
+    steps = [{"version": NEXT, "title": "Add notes to threads"}]
     assert data == [
-        {"before": 0, "after": VERSION, "steps": STEPS, "upgraded": False},
-        {"before": 0, "after": VERSION, "steps": STEPS, "upgraded": True},
-        {"before": VERSION, "after": VERSION, "steps": [], "upgraded": False},
+        {"before": VERSION, "after": NEXT, "steps": steps, "upgraded": False},
+        {"before": VERSION, "after": NEXT, "steps": steps, "upgraded": True},
+        {"before": NEXT, "after": NEXT, "steps": [], "upgraded": False},
     ]
 
 
@@ -575,10 +394,10 @@ def test_an_empty_database_gets_its_tables(tmp_path: Path) -> None:
 @each("command", ["worker", "inbox", "drain", "reindex", "audit", "approvals"])
 def test_other_commands_refuse_old_databases(command: str, old_file: str, tmp_path: Path) -> None:
     file = tmp_path / f"shop_{command}.py"
-    file.write_text(SERVICE.format(path=tmp_path / "old.db"))
+    file.write_text(SERVICE.format(path=tmp_path / "service.db"))
     result = run(command, f"{file}:service")
     assert result.exit_code == 2
-    assert f"has version 0, this version of agent-factory needs {VERSION}" in result.stderr
+    assert f"has version {VERSION}, this version of agent-factory needs {NEXT}" in result.stderr
     assert f"Run agent-factory upgrade {old_file}." in " ".join(result.stderr.split())
     assert "a bug in agent-factory" not in result.stderr
 
@@ -586,7 +405,7 @@ def test_other_commands_refuse_old_databases(command: str, old_file: str, tmp_pa
 def test_a_service_that_fails_at_its_import_names_the_url(old_file: str, tmp_path: Path) -> None:
     """It sets a limit: then the URL is given to `upgrade`."""
     file = tmp_path / "shop_limits.py"
-    file.write_text(SERVICE.format(path=tmp_path / "old.db") + 'service.limit("acme")\n')
+    file.write_text(SERVICE.format(path=tmp_path / "service.db") + 'service.limit("acme")\n')
     result = run("upgrade", f"{file}:service")
     assert result.exit_code == 2
     assert f"Run agent-factory upgrade {old_file}." in " ".join(result.stderr.split())

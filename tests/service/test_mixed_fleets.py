@@ -169,7 +169,7 @@ STORED = {
     },
     "undo": {**PLACE, "kind": "undo", "of": "r0"},
 }  # fmt: skip
-"""Jobs as the first version stored them."""
+"""Jobs as they are stored."""
 
 
 @each("name", STORED)

@@ -1,9 +1,10 @@
-"""Version of the tables, as the database has it, and what a step to another version is."""
+"""Version of the tables in a database, and steps from one version to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -14,7 +15,9 @@ from sqlalchemy import (
     Table,
     inspect,
     select,
+    text,
 )
+from sqlalchemy.schema import CreateColumn
 from sqlalchemy.sql import ColumnElement
 
 Report = Callable[[int, int], None]
@@ -34,7 +37,7 @@ class Version:
     """Version of the tables of a database.
 
     Args:
-        number: The version. 0 are databases from before there was a version.
+        number: The version; 0 for tables of a development version, which has no number.
         oldest: The version of the oldest code that works with them.
     """
 
@@ -51,9 +54,9 @@ class Migration:
     null.
 
     Args:
-        version: The version that it leads to.
-        oldest: The version of the oldest code that works with its tables.
-        title: What it does, as a sentence without its full stop.
+        version: The version after the step.
+        oldest: The version of the oldest code that works with the tables after the step.
+        title: A sentence in the imperative, without its full stop.
         migrate: Changes the tables in a transaction, and reports its progress.
     """
 
@@ -71,7 +74,6 @@ def version_of(connection: Connection) -> Version | None:
         row = connection.execute(newest.limit(1)).first()
         if row is not None:
             return Version(row.version, row.oldest)
-    # The first versions noted none.
     return Version(0, 0) if inspector.has_table("service_threads") else None
 
 
@@ -80,3 +82,9 @@ def write_version(connection: Connection, migration: Migration, now: ColumnEleme
     schema.create(connection, checkfirst=True)
     row = {"version": migration.version, "oldest": migration.oldest, "at": now}
     connection.execute(schema.insert().values(row))
+
+
+def add_column(connection: Connection, column: Column[Any]) -> None:
+    """Add a column to a table with rows: the column may be null, or has a `server_default`."""
+    specification = CreateColumn(column).compile(dialect=connection.dialect)
+    connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {specification}"))

@@ -26,10 +26,9 @@ class Upgrade:
     """Upgrade of a database.
 
     Args:
-        before: The version that its tables have; None for a database without tables. 0 are those
-            from before there was a version.
+        before: The version of the tables; None for a database without tables.
         after: The version that this code needs.
-        steps: What each step does, by the version that it leads to.
+        steps: The title of each step, by the version after the step.
     """
 
     before: int | None
@@ -100,8 +99,7 @@ def take_step(
     older = [
         row.id
         for row in connection.execute(alive.order_by(workers.c.id))
-        # Before version 2, workers did not say which tables their code has.
-        if json.loads(row.detail or "{}").get("tables", 0) < step.oldest
+        if json.loads(row.detail)["tables"] < step.oldest
     ]
     if older:
         raise ServiceError(
