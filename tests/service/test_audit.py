@@ -17,10 +17,9 @@ from sqlalchemy.exc import DatabaseError
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service import AuditTampered, Service
-from agent_factory.service.audit import verify_entries
+from agent_factory.service.audit import NO_ENTRY, entry_hash, verify_entries
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
-from agent_factory.service.audit import NO_ENTRY, entry_hash
 from agent_factory.service.tables import audit
 from service.stored import Tables
 from tables import each
