@@ -48,6 +48,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
         "tests/commands.py",
         "tests/environments.py",
     ),
+    "test_benchmark_capacity.py": ("benchmarks/capacity.py",),
     "test_benchmark_contenders.py": AGENTS,
     "test_benchmark_peers.py": (*AGENTS, "agent_factory/serve/*", "agent_factory/service/*"),
     "test_benchmarks.py": (*BENCHMARKS, "docs/pictures/*"),

@@ -80,7 +80,11 @@ PAGE_NEEDS = {
 FOREIGN = {"docs/howto/mcp.md", "docs/howto/real_model.md"}
 """Pages whose packages do not fit into the environment of the others: `make foreign` has them."""
 
-PROVIDERS = {"docs/howto/real_model.md": fake_anthropic}
+PROVIDERS: dict[str, Any] = {
+    "docs/howto/real_model.md": fake_anthropic,
+    # The page is about a clone of the repository: benchmarks/ is never installed.
+    "docs/service/scale.md": lambda: contextlib.nullcontext({"PYTHONPATH": str(ROOT)}),
+}
 """Stand-ins for what the code of a page calls; each yields variables of the environment."""
 
 LONG = {"docs/howto/deployment.md", "docs/howto/mcp.md", "docs/tutorial.md"}

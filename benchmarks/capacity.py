@@ -1,10 +1,10 @@
-"""Capacity: what a load asks of one database and its workers, and what breaks first.
+"""Capacity of one database and its workers: the needs of a load, and the first limit that breaks.
 
-A model to reckon with, not a measurement: it multiplies your load with the costs of a message.
+A model, not a measurement: it multiplies a load with the costs of a message.
 
-    python -m agent_factory.service.capacity --messages-per-second 40 --seconds-per-message 30
+    python -m benchmarks.capacity --messages-per-second 40 --seconds-per-message 30
 
->>> from agent_factory.service.capacity import Load, capacity
+>>> from benchmarks.capacity import Load, capacity
 >>> result = capacity(Load(messages_per_second=40, seconds_per_message=30, tool_calls=5))
 >>> result.workers
 38
@@ -310,7 +310,7 @@ def capacity(load: Load, costs: Costs | None = None, limits: Limits | None = Non
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print what a load needs, as a table or as JSON."""
     parser = argparse.ArgumentParser(
-        "python -m agent_factory.service.capacity",
+        "python -m benchmarks.capacity",
         description="Compute what a load needs of one database, and what breaks first.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_factory.errors import ArgumentError
-from agent_factory.service.capacity import Costs, Limit, Limits, Load, capacity, main
 from tables import each
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
+
+from benchmarks.capacity import Costs, Limit, Limits, Load, capacity, main
 
 LOAD = Load(messages_per_second=10, seconds_per_message=6, tool_calls=2, retention_days=10)
 COSTS = Costs(
