@@ -7,8 +7,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -257,55 +255,6 @@ def test_a_store_that_keeps_a_released_record_is_an_error(undo: Any) -> None:
 
 def effect(key: str = "key", run: str = "run") -> m.Effect:
     return m.Effect.start(key, run, "pay", b"args")
-
-
-@pytest.fixture(params=[m.InMemoryEffects, m.SqliteEffects])
-def store(request: Any, tmp_path: Path) -> Iterator[m.EffectStore]:
-    if request.param is m.InMemoryEffects:
-        yield m.InMemoryEffects()
-        return
-    store = m.SqliteEffects(tmp_path / "effects.db")
-    yield store
-    store.close()
-
-
-def test_the_first_attempt_is_recorded_and_others_see_it(store: m.EffectStore) -> None:
-    first, second = effect(), effect()
-    assert store.begin(first) is None
-    assert store.begin(second) == first
-    store.finish(first, b"result")
-    earlier = store.begin(second)
-    assert earlier is not None
-    assert (earlier.result_data, earlier.attempt) == (b"result", first.attempt)
-
-
-def test_an_attempt_that_is_not_done_can_be_released_by_itself_alone(store: m.EffectStore) -> None:
-    first, second = effect(), effect()
-    store.begin(first)
-    store.release(second)
-    store.finish(second, b"wrong")
-    assert store.begin(second) == first
-    store.release(first)
-    assert store.begin(second) is None
-    store.finish(second, b"result")
-    store.release(second)
-    assert store.begin(first) is not None
-
-
-def test_a_run_lists_its_effects_in_order(store: m.EffectStore) -> None:
-    first, second, third = effect("b"), effect("c", "other"), effect("a")
-    for one in (first, second, third):
-        store.begin(one)
-    assert store.of_run("run") == [first, third]
-    store.release(first)
-    store.begin(first)
-    assert store.of_run("run") == [third, first]
-
-
-def test_one_of_many_threads_begins(store: m.EffectStore) -> None:
-    with ThreadPoolExecutor(8) as threads:
-        begun = list(threads.map(lambda _: store.begin(effect()), range(50)))
-    assert begun.count(None) == 1
 
 
 def test_a_file_keeps_its_effects_and_a_closed_store_opens_again(tmp_path: Path) -> None:
