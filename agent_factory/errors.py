@@ -175,7 +175,7 @@ _BUILD_CODES = {
     "AF105": ("UnknownHook", "A method looks like a hook but is not one, so it would never run."),
     "AF106": ("HookSignature", "A hook does not take the arguments that it is called with."),
     "AF107": ("HookMode", "A coroutine function has the name of a sync hook, or the reverse."),
-    "AF108": ("FlowAndWrap", "A middleware has both a flow and a wrap for the same call."),
+    "AF108": ("FlowAndWrap", "A middleware has both a flow and another form of the same method."),
     "AF109": ("NoCommonPath", "One layer is sync only, another async only: no run can use both."),
     "AF110": ("UnknownJump", "A hook declares a jump to something that is not a jump target."),
     "AF111": ("JumpToNowhere", "A hook declares a jump to tools in an agent without tools."),

@@ -191,16 +191,17 @@ class Member:
 
     scripts: Mapping[str, Script]
     layer: str = "none"
-    awaits: bool = False
-    """Whether its hooks are also written async."""
+    form: str = "plain"
+    """How its hooks are written: as plain functions, with an async double each, or as flows."""
 
 
 def member(name: str, spec: Member, diary: Diary, helpers: Mapping[str, Any]) -> Any:
     """A middleware whose hooks do one thing at each call, and nothing when they are through."""
     methods: dict[str, Any] = {}
     for phase, script in spec.scripts.items():
-        hook, ahook = _hook(f"{name}.{phase}", script, diary, helpers)
-        methods |= {phase: hook, f"a{phase}": ahook} if spec.awaits else {phase: hook}
+        hook, ahook, flow = _hook(f"{name}.{phase}", script, diary, helpers)
+        forms = {"plain": {phase: hook}, "double": {phase: hook, f"a{phase}": ahook}}
+        methods |= forms.get(spec.form, {phase: flow})
     if spec.layer != "none":
         who = f"{name}.{spec.layer} layer"
         layer = _tool_layer(who) if spec.layer == "tool" else _layer(who, spec.layer, helpers)
@@ -240,11 +241,17 @@ def _hook(who: str, script: Script, diary: Diary, helpers: Mapping[str, Any]) ->
             await helpers[act].ainvoke(_question(act, who))
         return end(act, state, runtime)
 
+    def flow(self: Any, state: Any, runtime: Any) -> Any:
+        act = begin(state)
+        if act in helpers:
+            yield Invoke(helpers[act], _question(act, who))
+        return end(act, state, runtime)
+
     jumps: Any = sorted(
         {act.removeprefix("jump to ") for act in script if act.startswith("jump to ")}
     )
     decorate: Any = hook_config(can_jump_to=jumps) if jumps else lambda function: function
-    return decorate(hook), decorate(ahook)
+    return decorate(hook), decorate(ahook), decorate(flow)
 
 
 def _question(helper: str, who: str) -> Any:
@@ -408,7 +415,7 @@ def cases(acts: Sequence[str], called: Sequence[str] = CALLED) -> st.SearchStrat
     scripts = st.lists(st.sampled_from(acts), max_size=3).map(tuple)
     hooks = st.dictionaries(st.sampled_from(PHASES), scripts, max_size=4)
     layers = st.sampled_from(["none", "none", "none", "none", "writes", "asks", "speaks", "tool"])
-    members = st.builds(Member, hooks, layers, st.booleans())
+    members = st.builds(Member, hooks, layers, st.sampled_from(["plain", "double", "flow"]))
     calls = st.lists(st.sampled_from(called), min_size=1, max_size=2).map(_together)
     doings = st.tuples(st.sampled_from(["ask", "go on", "go on"]), st.booleans())
     return st.builds(

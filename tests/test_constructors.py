@@ -14,11 +14,15 @@ from langchain_core.tools import BaseTool
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
 
 import agent_factory
 import agent_factory.middleware as built_ins
 from agent_factory import (
     AgentMiddleware,
+    Invoke,
+    Sleep,
+    Together,
     after_agent,
     after_model,
     before_agent,
@@ -252,6 +256,30 @@ def test_a_plain_function_becomes_the_hook_of_that_name(
     assert seen == [("2 + 3?", None)]
 
 
+@each("decorate, name", HOOK_AND_NAME)
+def test_a_generator_function_becomes_a_hook_for_sync_and_async_runs(
+    call: Any, sync_or_async: Any, decorate: Decorate, name: str
+) -> None:
+    """It waits, asks a model and a person, gets the config and jumps."""
+    asked = ScriptedChatModel(["Yes."] * 4)
+
+    @decorate
+    @hook_config(can_jump_to=["end"])
+    def review(state: Any, runtime: Any, config: Any) -> Any:
+        _, verdict = yield Together(Sleep(0), Invoke(asked, state["messages"]))
+        word = interrupt(f"{verdict.text} {config['metadata']['mark']}")
+        return {"jump_to": "end", "messages": [("ai", word)]}
+
+    stack: Any = {"middleware": [review], "checkpointer": InMemorySaver()}
+    agent = create_agent(ScriptedChatModel(["5"]), **stack)
+    config = {"configurable": {"thread_id": name}, "metadata": {"mark": "Well?"}}
+    assert call(agent, ASK, config)["__interrupt__"][0].value == "Yes. Well?"
+    result = call(agent, Command(resume="Fine."), config)
+    assert result["messages"][-1].text == "Fine."
+    update = sync_or_async.run_hook(review, name, ASK["messages"], config=config, resume=["Good."])
+    assert update["messages"][0] == ("ai", "Good.")
+
+
 def test_the_schema_and_the_tools_of_a_hook_are_those_of_the_agent(call: Any) -> None:
     @before_model(state_schema=Count, tools=[add])
     def count(state: Any, runtime: Any) -> dict[str, Any]:
@@ -339,7 +367,6 @@ def test_an_async_dynamic_prompt_serves_async_runs_only() -> None:
     "decorators, function, message",
     [
         (HOOKS, lambda state, runtime, user: None, r"AF106\] .*called with \(state, runtime\)"),
-        (HOOKS, lambda state, runtime: (yield), r"AF107\] .*is a generator"),
         (WRAPS, lambda request: request, r"AF106\] .*is called with \(request, handler\)"),
         (WRAPS, lambda request, handler: (yield), r"AF106\] .*is called with \(request\)"),
     ],

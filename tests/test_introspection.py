@@ -9,7 +9,7 @@ from typing import Any, NotRequired
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
@@ -20,6 +20,7 @@ from agent_factory import (
     AgentFactoryWarning,
     AgentMiddleware,
     AgentState,
+    Invoke,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -30,7 +31,7 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
-from agent_factory.errors import ArgumentError, SpecError, SpecErrors
+from agent_factory.errors import ArgumentError, BadReturn, SpecError, SpecErrors
 from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, validate_middleware
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
@@ -221,11 +222,64 @@ def test_a_function_of_another_kind_is_refused(name: str) -> None:
     for method, function, words in (
         (name, coroutine, f"Name it a{name}"),
         (f"a{name}", plain, f"Use `async def`, or name it {name}"),
-        (name, generator, "is a generator"),
+        (name if name in WRAPS else f"a{name}", generator, "these may be flows: before_agent"),
         (name, async_generator, ""),
     ):
         with pytest.raises(ArgumentError, match=rf"^\[AF107\] .*{words}"):
             build(**{method: function})
+
+
+def test_a_hook_that_is_a_flow_has_both_forms(call: Any) -> None:
+    """Alone, in an agent, from a subclass and from a base that is not a middleware."""
+
+    class Mixin:
+        def after_model(self, state: Any, runtime: Any, config: Any = None) -> Any:
+            text = yield Invoke(RunnableLambda(str.upper), state["messages"][-1].text)
+            return {"jump_to": "end", "messages": [AIMessage(text + config["metadata"]["mark"])]}
+
+    class Base(Mixin, AgentMiddleware):
+        pass
+
+    class Plain(Base):
+        @hook_config(can_jump_to=["end"])
+        def after_model(self, state: Any, runtime: Any, config: Any = None) -> Any:
+            return super().after_model(state, runtime, config)
+
+    class Double(Plain):
+        def after_model(self, state: Any, runtime: Any, config: Any = None) -> Any:
+            return super().after_model(state, runtime, config)
+
+        async def aafter_model(self, state: Any, runtime: Any, config: Any = None) -> Any:
+            inherited: Any = super(Plain, self).aafter_model
+            return await inherited(state, runtime, config)
+
+    class Flow(Base):
+        @hook_config(can_jump_to=["end"])
+        def after_model(self, state: Any, runtime: Any, config: Any = None) -> Any:
+            return (yield from Mixin.after_model(self, state, runtime, config))
+
+    state: Any = {"messages": [AIMessage("no")]}
+    for member in (Plain(), Double(), Flow()):
+        update = member.after_model(state, None, {"metadata": {"mark": "!"}})
+        assert update["messages"][0].text == "NO!"
+        agent = create_agent(ScriptedChatModel(["yes"]), middleware=[member])
+        config = {"metadata": {"mark": "?"}}
+        assert call(agent, {"messages": "Hi"}, config)["messages"][-1].text == "YES?"
+
+
+@each("name", PHASES)
+def test_a_flow_with_an_async_double_is_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=rf"^\[AF108\] .*Keep {name} only") as caught:
+        build(**{name: generator, f"a{name}": ahook})
+    assert f"a{name}" in caught.value.reason
+
+
+@each("name", PHASES)
+def test_a_hook_that_yields_a_request_is_refused(call: Any, name: str) -> None:
+    stack = [made(**{name: generator})]
+    agent = create_agent(ScriptedChatModel(["Yes."]), middleware=stack)
+    with pytest.raises(BadReturn, match="no inner layer to call"):
+        call(agent, {"messages": "Hi"})
 
 
 @each("name", FLOWS)

@@ -238,7 +238,7 @@ CONVERSATION = Case(
     members=(
         Member(
             {"before_agent": ("write",), "before_model": ("last", "ask a model", "log")},
-            awaits=True,
+            form="double",
         ),
         Member(
             {

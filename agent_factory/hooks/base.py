@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from inspect import Parameter, signature
+from inspect import Parameter, isgeneratorfunction, signature
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeAlias, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 from agent_factory.errors import ArgumentError, describe, raise_all, unknown_argument
-from agent_factory.hooks.flows import arun, run
+from agent_factory.hooks.flows import arun, forms_of, run
 from agent_factory.hooks.ordering import Ordering
 from agent_factory.types import AgentState, ContextT, JumpTo, ModelRequest, ResponseT, StateT
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     HookResult = dict[str, Any] | Command[Any] | None
     """State update that a hook returns."""
 
+    HookReturn = HookResult | Flow[HookResult]
+    """State update, or a flow that returns one."""
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 NODE_HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
@@ -44,11 +47,16 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     - Layers `wrap_model_call`, `wrap_tool_call` take the request and a handler, and decide
       whether, when and with what to call the handler.
     - Flows `around_model`, `around_tool` are layers that are written once for sync and async runs.
+      A node hook that is a generator is a flow, too.
     - The flow `around_stream` changes answers chunk by chunk.
     - The flow `around_agent` is a layer around a whole run.
 
     Hooks and layers have variants for async runs, whose names begin with `a`. A hook may also take
     `config`, `store` and `writer`, as a LangGraph node may.
+
+    The class of a hook that is a flow has both variants, each of which runs the flow. So callers
+    and subclasses use such a hook as any other: `super().before_model(state, runtime)` returns the
+    update.
 
     A subclass may override either form of a layer, and the form of the most derived class runs: an
     override of the sync or the async form replaces both. Where a class defines a flow, its wraps
@@ -125,6 +133,17 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         if type(self).tools == ():  # a list may be added to, so no two instances share one
             self.tools = []
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for hook in NODE_HOOKS:
+            names = (hook, f"a{hook}")
+            # A base class need not be a middleware. A build refuses a class that has both forms.
+            body = next(vars(base) for base in cls.__mro__ if vars(base).keys() & names)
+            flow = body.get(hook)
+            if isgeneratorfunction(flow) and names[1] not in body:
+                for name, form in zip(names, forms_of(flow), strict=True):
+                    setattr(cls, name, form)
+
     # Type checkers read the arguments from `__init__`.
     if not TYPE_CHECKING:
 
@@ -164,25 +183,25 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         """
         return {}
 
-    def before_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
+    def before_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookReturn:
         """Run once when a run starts; return a state update or None."""
 
     async def abefore_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """`before_agent` for async runs."""
 
-    def before_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
+    def before_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookReturn:
         """Run before each model call; return a state update or None."""
 
     async def abefore_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """`before_model` for async runs."""
 
-    def after_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
+    def after_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookReturn:
         """Run after each model call, before its tool calls; return a state update or None."""
 
     async def aafter_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """`after_model` for async runs."""
 
-    def after_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
+    def after_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookReturn:
         """Run once when a run ends; return a state update or None."""
 
     async def aafter_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:

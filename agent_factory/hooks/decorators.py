@@ -34,16 +34,17 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from agent_factory.hooks.base import HookResult
+    from agent_factory.hooks.base import HookResult, HookReturn
     from agent_factory.hooks.flows import Flow
     from agent_factory.types import ModelCallResult
 
+    AnyHookReturn = HookReturn | Awaitable[HookResult]
     HookFunction = (
-        Callable[[StateT, Runtime[ContextT]], HookResult | Awaitable[HookResult]]
-        | Callable[[StateT], HookResult | Awaitable[HookResult]]
-        | Callable[[StateT, Runtime[ContextT], RunnableConfig], HookResult | Awaitable[HookResult]]
+        Callable[[StateT, Runtime[ContextT]], AnyHookReturn]
+        | Callable[[StateT], AnyHookReturn]
+        | Callable[[StateT, Runtime[ContextT], RunnableConfig], AnyHookReturn]
     )
-    """Function that can be a hook."""
+    """Function that can be a hook: sync, async, or a flow."""
 
     ModelLayerFunction = (
         Callable[
@@ -129,8 +130,8 @@ def _make(
     async def amethod(_self: object, *args: object, **injected: object) -> object:
         return await func(*args, **injected)
 
-    def flow(_self: object, *args: object) -> Flow[object]:
-        return (yield from func(*args))
+    def flow(_self: object, *args: object, **injected: object) -> Flow[object]:
+        return (yield from func(*args, **injected))
 
     body: Function = method
     if inspect.isgeneratorfunction(func):
@@ -183,8 +184,8 @@ class HookDecorator(_MiddlewareDecorator):
     """Turn a function of `(state, runtime)` that returns a state update or None into a middleware.
 
     The function may also take the state alone, or `config` as well. A coroutine function serves
-    async runs only. A plain function serves both; in async runs it is called in a thread. Use the
-    decorator with or without arguments:
+    async runs only. A plain function serves both; in async runs it is called in a thread. A
+    generator function is a flow and serves both. Use the decorator with or without arguments:
 
     >>> @before_model(can_jump_to=["end"])
     ... def stop_when_long(state, runtime):

@@ -9,6 +9,8 @@ happen and is resumed with the result, or with the exception:
 - `yield Together(...)` does several of these at once,
 - `yield Task(name, function)` calls a function once in a run; only `around_agent` may do that.
 
+A node hook that is a flow has no inner layer, so it yields no requests.
+
 `run` and `arun` drive a flow in a sync or an async run, so a flow contains no `async`.
 
 >>> def polite(name):
@@ -24,10 +26,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from inspect import isawaitable
 from types import GeneratorType
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
@@ -36,6 +38,7 @@ from langgraph.types import Interrupt
 from agent_factory.errors import ArgumentError, BadReturn, describe
 from agent_factory.models import configured
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -322,6 +325,20 @@ async def adrive(
                 close(flow, error)
                 raise
             outcome, resume = error, flow.throw
+
+
+def forms_of(flow: Callable[P, Flow[R]]) -> tuple[Callable[P, R], Callable[P, Awaitable[R]]]:
+    """Return a sync and an async function that run a flow without an inner layer."""
+
+    @wraps(flow)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return drive(flow(*args, **kwargs))
+
+    @wraps(flow)
+    async def acall(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await adrive(flow(*args, **kwargs))
+
+    return call, acall
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ RUN_FLOW = "around_agent"
 STREAM_FLOW = "around_stream"
 """The flow of the chunks of an answer."""
 _FLOWS = (*_FLOW.values(), STREAM_FLOW, RUN_FLOW)
+"""The methods that have to be flows; a node hook may be one."""
 _LAYER_NAMES = (*_FLOW.values(), *_WRAP.values(), *(f"a{name}" for name in _WRAP.values()))
 _HOOK_ARGUMENTS = ("state", "runtime")
 _ARGUMENTS = {
@@ -403,6 +404,13 @@ def _method_errors(
             reason = f"defines both {flow} and {' and '.join(both)} for the same call."
             hint = f"Keep {flow} only; it works in sync and async runs."
             yield _Mistake(SpecError, "", reason, hint, "AF108")
+    for hook in NODE_HOOKS:
+        # Of a flow alone, the class has made both forms.
+        if f"a{hook}" in bound and inspect.isgeneratorfunction(bound.get(hook)):
+            reason = f"defines a{hook} beside {hook}, a flow that async runs use as well."
+            hint = f"Keep {hook} only; it works in sync and async runs."
+            yield _Mistake(SpecError, "", reason, hint, "AF108")
+            bound = {name: method for name, method in bound.items() if name != hook}
     for name, arguments in _SLOTS.items():
         if (method := bound.get(name)) is None:
             continue
@@ -553,7 +561,9 @@ def _mode_error(name: str, method: Callable[..., object]) -> tuple[str, str] | N
                 hint = "Receive a chunk with `chunk = yield NextChunk()`."
             return "must be a generator function.", hint
     elif generator or inspect.isasyncgenfunction(method):
-        return "is a generator function.", f"Only flows are: {', '.join(_FLOWS)}."
+        # A generator under the name of a node hook was not in the body of the class.
+        flows = ", ".join((*NODE_HOOKS, *_FLOWS))
+        return "is a generator function.", f"In the body of a class, these may be flows: {flows}."
     elif name in _ARGUMENTS:
         if coroutine:
             return "is a coroutine function, and sync runs call it.", f"Name it a{name}."

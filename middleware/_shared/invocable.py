@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -129,46 +129,41 @@ def once_per_task(
             return value
 
 
-def _functions_of(flow: Callable[P, Flow[T]]) -> tuple[Callable[P, T], Callable[P, Awaitable[T]]]:
-    """A sync and an async function that run a flow."""
+def tool_of(flow: Callable[..., Flow[Any]], *texts: Any, **settings: Any) -> StructuredTool:
+    """A tool whose work is a flow; `texts` are its name and its description, if it has its own."""
 
     @wraps(flow)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return run(flow(*args, **kwargs))
 
     @wraps(flow)
-    async def acall(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def acall(*args: Any, **kwargs: Any) -> Any:
         return await arun(flow(*args, **kwargs))
 
-    return call, acall
-
-
-def tool_of(flow: Callable[..., Flow[Any]], *texts: Any, **settings: Any) -> StructuredTool:
-    """A tool whose work is a flow; `texts` are its name and its description, if it has its own."""
-    return StructuredTool.from_function(*_functions_of(flow), *texts, **settings)
-
-
-class _Hook:
-    """A hook in the body of a middleware, which becomes two methods when the class is made."""
-
-    def __init__(self, *methods: Callable[..., Any]) -> None:
-        self._methods = methods
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        for method, prefix in zip(self._methods, ("", "a"), strict=True):
-            setattr(owner, prefix + name, method)
+    return StructuredTool.from_function(call, acall, *texts, **settings)
 
 
 def flow_hook(flow: Callable[P, Flow[T]]) -> Callable[P, T]:
-    """A hook that is written once: `before_model` defines `abefore_model` too."""
-    return cast("Callable[P, T]", _Hook(*_functions_of(flow)))
+    """A hook that is a flow, for type checkers: a caller and a subclass get its update."""
+    return cast("Callable[P, T]", flow)
+
+
+class _PlainHook:
+    """A function in the body of a class, which becomes a hook and its async form."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        @wraps(self._function)
+        async def call(middleware: object, state: object, runtime: object) -> object:
+            # The method of a subclass, if that overrides the hook.
+            return getattr(middleware, name)(state, runtime)
+
+        setattr(owner, name, self._function)
+        setattr(owner, f"a{name}", call)
 
 
 def plain_hook(function: Callable[P, T]) -> Callable[P, T]:
-    """A hook that awaits nothing: async runs call it, or what a subclass overrides it with."""
-
-    @wraps(function)
-    async def call(self: object, state: object, runtime: object) -> object:
-        return getattr(self, function.__name__)(state, runtime)
-
-    return cast("Callable[P, T]", _Hook(function, call))
+    """A hook that waits for nothing: async runs call it without a thread."""
+    return cast("Callable[P, T]", _PlainHook(function))

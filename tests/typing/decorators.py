@@ -21,6 +21,7 @@ from agent_factory import (
     ModelRequest,
     ModelResponse,
     Runtime,
+    Sleep,
     ToolCallRequest,
     before_model,
     create_agent,
@@ -71,6 +72,21 @@ def hook_with_config(
 ) -> Command[Any] | None:
     """A hook with options and with the config."""
     return None
+
+
+@before_model
+def flow_hook(state: State, runtime: Runtime[Context]) -> Flow[Update]:
+    """A flow."""
+    yield Sleep(0)
+    return None
+
+
+class FlowHook(AgentMiddleware[State, Context]):
+    """A hook of a class as a flow."""
+
+    def after_model(self, state: State, runtime: Runtime[Context]) -> Flow[Update]:
+        yield Sleep(0)
+        return None
 
 
 @before_model  # type: ignore[arg-type]
