@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json as json_format
-import time
-from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.text import Text as RichText
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson, Text
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.console import AsJson
+from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.service import Target, Tenant, load_service
-from agent_factory.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from agent_factory.service import AuditEntry
 
 
 def audit(
@@ -43,8 +43,6 @@ def audit(
 
         try:
             newest = loaded_service.verify_audit(head=head)
-        except ArgumentError as error:
-            raise CommandError(str(error), error) from error
         except AuditTampered as error:
             if json:
                 wrong = {"head": None, "wrong_entry": error.number, "error": str(error)}
@@ -58,16 +56,16 @@ def audit(
             console.write(f"The audit is intact. Its head is {newest}")
         return
     entries = loaded_service.inbox(tenant).audit(thread=thread, who=who, limit=limit)
-    if json:
-        console.write_json([asdict(entry) for entry in entries])
-        return
-    if not entries:
-        console.write("The audit has no entries.")
-        return
-    table = Table("number", "at", "thread", "who", "what", "detail", box=None)
-    for entry in entries:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at))
-        detail = "" if entry.detail is None else json_format.dumps(entry.detail, ensure_ascii=False)
-        cells = (str(entry.number), at, entry.thread_id, entry.who, entry.what, detail)
-        table.add_row(*map(Text, cells))
-    console.show(table)
+
+    def cells(entry: AuditEntry) -> dict[str, str | RichText]:
+        detail = entry.detail
+        return {
+            "number": str(entry.number),
+            "at": console.local_time(entry.at, "%Y-%m-%d %H:%M:%S"),
+            "thread": entry.thread_id,
+            "who": entry.who,
+            "what": entry.what,
+            "detail": "" if detail is None else json_format.dumps(detail, ensure_ascii=False),
+        }
+
+    console.show_rows(entries, cells, empty="The audit has no entries.", json=json)

@@ -5,21 +5,33 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TimeElapsedColumn,
+)
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text as RichText
 
 from agent_factory.cli.error_reports import CommandError
 from agent_factory.topology.model import printable
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 ItemT = TypeVar("ItemT")
+RowT = TypeVar("RowT", bound="DataclassInstance")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, always with the same keys.")]
 
@@ -35,12 +47,16 @@ class Text(RichText):
         return super().append(printable(text) if isinstance(text, str) else text, style)
 
 
-def with_progress(items: Sequence[ItemT], title: str, delay: float = 2.0) -> Iterator[ItemT]:
-    """The items, one by one, with a progress bar on the error output after `delay` seconds."""
+def progress_bar(*columns: str | ProgressColumn) -> Progress:
+    """A progress bar on the error output, which is hidden unless that is a terminal."""
     console = Console(file=sys.stderr)
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task("", total=len(items))
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def with_progress(items: Iterable[ItemT], title: str, delay: float = 2.0) -> Iterator[ItemT]:
+    """The items, one by one, with a progress bar after `delay` seconds."""
+    bar = progress_bar(title, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    task = bar.add_task("", total=len(items) if isinstance(items, Sized) else None)
     start = time.monotonic()
     try:
         for item in items:
@@ -51,6 +67,42 @@ def with_progress(items: Sequence[ItemT], title: str, delay: float = 2.0) -> Ite
                 bar.start()  # does nothing once it has started
     finally:
         bar.stop()
+
+
+def show_rows(
+    rows: Sequence[RowT],
+    cells: Callable[[RowT], Mapping[str, str | RichText]],
+    *,
+    empty: str,
+    json: bool,
+) -> None:
+    """Print rows: all their fields as JSON, or some cells as a table.
+
+    Args:
+        rows: Instances of a dataclass.
+        cells: The cells of a row by the headings of their columns.
+        empty: A sentence in place of a table without rows.
+        json: Print JSON.
+    """
+    if json:
+        write_json([asdict(row) for row in rows])
+    elif rows:
+        table = Table(box=None)
+        for heading in cells(rows[0]):
+            # Other commands take ids: they are not cut in a narrow terminal.
+            is_id = heading == "id"
+            table.add_column(heading, no_wrap=is_id, min_width=16 if is_id else None)
+        for row in rows:
+            values = cells(row).values()
+            table.add_row(*(v if isinstance(v, RichText) else Text(v) for v in values))
+        show(table)
+    else:
+        write(empty)
+
+
+def local_time(seconds: float, form: str = "%Y-%m-%d %H:%M") -> str:
+    """A moment in seconds since 1970 as local time."""
+    return time.strftime(form, time.localtime(seconds))
 
 
 def is_terminal() -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.text import Text as RichText
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
@@ -41,28 +40,22 @@ def policy(
     if agent is None:
         raise CommandError(f"{target} is not an agent. Its rules are read from the agent itself.")
     rows = policy_table(agent)
-    if json:
-        console.write_json([asdict(row) for row in rows])
-        return
-    if not rows:
-        console.write("The agent has no tools.")
-        return
-    table = Table("tool", "calls", "decision", "who", "notes", box=None)
-    previous = ""
-    for row in rows:
-        calls = row.when or ("other calls" if row.tool == previous else "all calls")
+    firsts = {row.tool: row for row in reversed(rows)}
+
+    def cells(row: PolicyRow) -> dict[str, str | RichText]:
+        is_first = row is firsts[row.tool]
         decision = f"{row.action}, or {row.otherwise}" if row.otherwise else row.action
-        table.add_row(
-            Text("" if row.tool == previous else row.tool, "cyan"),
-            Text(calls),
-            Text(decision, _STYLES[row.action]),
-            Text(", ".join(row.reviewers)),
-            Text("; ".join(_notes(row)), "" if row.is_covered else "bold"),
-        )
-        previous = row.tool
-    console.show(table)
+        return {
+            "tool": Text(row.tool if is_first else "", "cyan"),
+            "calls": row.when or ("all calls" if is_first else "other calls"),
+            "decision": Text(decision, _STYLES[row.action]),
+            "who": ", ".join(row.reviewers),
+            "notes": Text("; ".join(_notes(row)), "" if row.is_covered else "bold"),
+        }
+
+    console.show_rows(rows, cells, empty="The agent has no tools.", json=json)
     left = list(dict.fromkeys(row.tool for row in rows if not row.is_covered))
-    if left:
+    if left and not json:
         verb = "is" if len(left) == 1 else "are"
         console.write(f"{console.counted(len(left), 'tool')} {verb} not covered: {', '.join(left)}")
 

@@ -20,20 +20,19 @@ from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Column, Table
+from rich.progress import SpinnerColumn, TimeElapsedColumn
+from rich.text import Text as RichText
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson, Text
+from agent_factory.cli.console import AsJson
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import result_of, root_and_name
-from agent_factory.errors import AgentFactoryError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from agent_factory.service import Service
+    from agent_factory.review import StandingApproval
+    from agent_factory.service import Service, Wait
 
 Target = Annotated[
     str,
@@ -301,9 +300,8 @@ def drain(
     workers = set(loaded_service.drain(worker))
     end = time.monotonic() + seconds
     left = set(workers)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    errors = Console(stderr=True)
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+    columns = (SpinnerColumn(), "{task.description}", TimeElapsedColumn())
+    with console.progress_bar(*columns) as bar:
         task = bar.add_task("")
         while left and time.monotonic() < end:
             bar.update(task, description=f"{console.counted(len(left), 'worker')} left")
@@ -323,17 +321,7 @@ def drain(
 def reindex(service: Target, json: AsJson = False, traceback: ShowTraceback = False) -> None:
     """Write the tables of threads and waits again from the checkpoints."""
     loaded_service = load_service(service)
-    start, number = time.monotonic(), 0
-    errors = Console(stderr=True)
-    bar = Progress(TextColumn("{task.completed} threads"), TimeElapsedColumn(), console=errors)
-    bar.disable = not errors.is_terminal
-    task = bar.add_task("")
-    for _ in loaded_service.reindex():
-        number += 1
-        bar.advance(task)
-        if time.monotonic() - start > 2:
-            bar.start()
-    bar.stop()
+    number = sum(1 for _ in console.with_progress(loaded_service.reindex(), "Indexing threads"))
     waiting = loaded_service.inbox().count()
     if json:
         console.write_json({"threads": number, "waits": waiting})
@@ -366,12 +354,9 @@ def submit(
     """Give a message to an agent of a service, and show its answer as a worker writes it."""
     loaded_service = load_service(service)
     arrival: Any = {"waiting": waiting, "by": by}
-    try:
-        run = loaded_service.submit(
-            agent, thread=thread, message=message, message_id=message_id, tenant=tenant, **arrival
-        )
-    except AgentFactoryError as error:
-        raise CommandError(str(error), error) from error
+    run = loaded_service.submit(
+        agent, thread=thread, message=message, message_id=message_id, tenant=tenant, **arrival
+    )
     has_text = False
     if not (json or no_wait):
         console.note(f"Thread {run.thread_id}, run {run.id}.")
@@ -402,11 +387,6 @@ def submit(
         raise CommandError(f"The run has failed: {reason}.")
 
 
-def _ids() -> Column:
-    """A column of ids, which are not cut in a narrow terminal: other commands take them."""
-    return Column("id", no_wrap=True, min_width=16)
-
-
 def inbox(
     service: Target,
     tenant: Tenant = None,
@@ -418,27 +398,25 @@ def inbox(
     """Show what the threads of a service wait for, the most urgent first."""
     loaded_service = load_service(service)
     waits = loaded_service.inbox(tenant).waits(tool=tool, limit=limit)
-    if json:
-        console.write_json([asdict(wait) for wait in waits])
-        return
-    if not waits:
-        console.write("Nothing waits for a decision.")
-        return
-    table = Table(_ids(), "thread", "tool", "arguments", "since", "due", box=None)
     # Eighty columns have little room, and most calls have no reviewers.
     has_reviewers = any(wait.reviewers for wait in waits)
-    for name in [*["reviewers"] * has_reviewers, "claimed by"]:
-        table.add_column(name)
-    for wait in waits:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in wait.args.items())
-        due = "" if wait.deadline is None else time.strftime("%H:%M", time.localtime(wait.deadline))
-        since = time.strftime("%H:%M", time.localtime(wait.created_at))
-        who = [*[", ".join(sorted(wait.reviewers))] * has_reviewers, wait.claimed_by or ""]
-        cells = (wait.id, wait.thread_id, wait.tool, arguments, since, due, *who)
-        table.add_row(*map(Text, cells))
-    console.show(table)
-    total = loaded_service.inbox(tenant).count()
-    if total > len(waits):
+
+    def cells(wait: Wait) -> dict[str, str | RichText]:
+        due = "" if wait.deadline is None else console.local_time(wait.deadline, "%H:%M")
+        reviewers = {"reviewers": ", ".join(sorted(wait.reviewers))} if has_reviewers else {}
+        return {
+            "id": wait.id,
+            "thread": wait.thread_id,
+            "tool": wait.tool,
+            "arguments": ", ".join(f"{name}={value!r}" for name, value in wait.args.items()),
+            "since": console.local_time(wait.created_at, "%H:%M"),
+            "due": due,
+            **reviewers,
+            "claimed by": wait.claimed_by or "",
+        }
+
+    console.show_rows(waits, cells, empty="Nothing waits for a decision.", json=json)
+    if not json and (total := loaded_service.inbox(tenant).count()) > len(waits):
         console.write(f"{len(waits)} of {total}; --limit shows more.")
 
 
@@ -463,19 +441,16 @@ def decide(
     except ValueError as error:
         hint = """Write all arguments, such as --args '{"order_id": "A1", "euros": 5}'."""
         raise CommandError(f"--args is not JSON: {error}. {hint}") from error
-    try:
-        run = loaded_service.decide(
-            wait,
-            decision,
-            by=by,
-            roles=role or (),
-            message=message,
-            args=arguments,
-            tenant=tenant,
-            via="cli",
-        )
-    except AgentFactoryError as error:
-        raise CommandError(str(error), error) from error
+    run = loaded_service.decide(
+        wait,
+        decision,
+        by=by,
+        roles=role or (),
+        message=message,
+        args=arguments,
+        tenant=tenant,
+        via="cli",
+    )
     if json:
         console.write_json({"run": run.id, "thread": run.thread_id, "status": run.status})
     else:
@@ -498,28 +473,26 @@ def approvals(
     """Show by which standing approvals calls run without a question, or end one."""
     loaded_service = load_service(service)
     if revoke is not None:
-        try:
-            approval = loaded_service.revoke(revoke, by=by, tenant=tenant)
-        except AgentFactoryError as error:
-            raise CommandError(str(error), error) from error
+        approval = loaded_service.revoke(revoke, by=by, tenant=tenant)
         if json:
             console.write_json(asdict(approval))
         else:
             console.write(f"Revoked: {approval}. Such calls are asked about again.")
         return
     rows = loaded_service.approvals(tenant=tenant, active=not everything)
-    if json:
-        console.write_json([asdict(row) for row in rows])
-        return
-    if not rows:
-        console.write("There are no standing approvals.")
-        return
-    table = Table(_ids(), "agent", "tool", "arguments", "by", "until", "uses", box=None)
-    for row in rows:
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.expires_at))
+
+    def cells(row: StandingApproval) -> dict[str, str | RichText]:
+        until = console.local_time(row.expires_at)
         if row.revoked_at is not None:
             until = f"revoked by {row.revoked_by}"
-        where = f"{row.condition}, in {row.thread}" if row.thread else row.condition
-        cells = (row.id, row.agent, row.tool, where, row.by, until, str(row.uses))
-        table.add_row(*map(Text, cells))
-    console.show(table)
+        return {
+            "id": row.id,
+            "agent": row.agent,
+            "tool": row.tool,
+            "arguments": f"{row.condition}, in {row.thread}" if row.thread else row.condition,
+            "by": row.by,
+            "until": until,
+            "uses": str(row.uses),
+        }
+
+    console.show_rows(rows, cells, empty="There are no standing approvals.", json=json)

@@ -6,8 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
@@ -80,14 +79,8 @@ def upgrade(
 
 def _upgrade(service: Service, pending: Upgrade) -> None:
     """Take the steps, with a progress bar on a terminal."""
-    errors = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with console.progress_bar("{task.description}", *columns) as bar:
         task = bar.add_task("", total=None)
 
         def report(version: int, done: int, total: int) -> None:
