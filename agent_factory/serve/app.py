@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.serve import a2a, ag_ui, langgraph, mcp, openai, openapi, pages
-from agent_factory.serve.errors import error_response, status_of, text_of
+from agent_factory.serve.errors import error_response, logger, refusal_of, status_of
 from agent_factory.serve.health import health_routes
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
@@ -26,7 +26,6 @@ from agent_factory.serve.security import (
     RateLimiter,
     RequestGuard,
     SecurityHeaders,
-    logger,
     rate_limiters,
 )
 from agent_factory.serve.webhooks import Webhooks
@@ -171,7 +170,6 @@ async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return error_response(request, error.status_code, error.detail, headers=error.headers)
     assert isinstance(error, AgentFactoryError)  # no other is handled here
-    status = status_of(error)
-    if status >= 500:
+    if status_of(error) >= 500:
         raise error  # RequestGuard answers without its details
-    return error_response(request, status, text_of(error))
+    return error_response(request, *refusal_of(request, error))

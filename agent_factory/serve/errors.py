@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from uuid import uuid4
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.errors import AgentFactoryError, ArgumentError, sentence
@@ -21,6 +24,8 @@ from agent_factory.service import (
     ReadOnly,
     ThreadBusy,
 )
+
+logger = logging.getLogger("agent_factory.serve")
 
 _STATUS: dict[type[Exception], int] = {
     NotFound: 404,
@@ -79,6 +84,35 @@ def in_json_words(text: str) -> str:
     "refund: expected an object, got a string ('approve')."
     """
     return _TYPE.sub(lambda match: _TYPES[match[1]], re.sub(r"^\[AF\d+\] ", "", text))
+
+
+def refusal_of(
+    request: Request, error: Exception, words: Callable[[AgentFactoryError], str] = text_of
+) -> tuple[int, str]:
+    """Status and text of the answer to a request that has led to an error.
+
+    An error of the server is logged, and its text tells nothing of it.
+
+    Args:
+        request: The request.
+        error: The error.
+        words: An error of the caller as text.
+    """
+    if isinstance(error, HTTPException):
+        return error.status_code, error.detail
+    if isinstance(error, AgentFactoryError) and status_of(error) < 500:
+        return status_of(error), words(error)
+    return logged_failure(request, error)
+
+
+def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
+    """Log an error; return the status and the text of a response, which tells nothing of it."""
+    number = uuid4().hex[:12]
+    logger.error("Error %s at %s %r", number, request.method, request.scope["path"], exc_info=error)
+    status, text = status_of(error), "The server has failed."
+    if status == 503:
+        text = "The database is not available now. Try again."
+    return status, f"{text} Its log says why, under {number}."
 
 
 def error_response(

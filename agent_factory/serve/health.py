@@ -12,10 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import ArgumentError, MissingExtra
+from agent_factory.serve.errors import logger
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.metrics import exposition
 from agent_factory.serve.principal import is_local
-from agent_factory.serve.security import logger
 from agent_factory.service import Service
 
 _READY_WITHIN = 5.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Hashable
@@ -14,7 +13,6 @@ from ipaddress import ip_address, ip_network
 from math import ceil
 from threading import Lock
 from urllib.parse import parse_qsl
-from uuid import uuid4
 
 from starlette.datastructures import FormData, Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
@@ -22,10 +20,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
-from agent_factory.serve.errors import error_response, status_of
+from agent_factory.serve.errors import error_response, logged_failure, logger
 from agent_factory.state import place_of, text_fault
-
-logger = logging.getLogger("agent_factory.serve")
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -292,16 +288,6 @@ class RequestGuard:
                 "This request is from a page of another site. To allow that site, the server needs "
                 "--origin.",
             )
-
-
-def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
-    """Log an error; return the status and the text of a response, which tells nothing of it."""
-    number = uuid4().hex[:12]
-    logger.error("Error %s at %s %r", number, request.method, request.scope["path"], exc_info=error)
-    status, text = status_of(error), "The server has failed."
-    if status == 503:
-        text = "The database is not available now. Try again."
-    return status, f"{text} Its log says why, under {number}."
 
 
 # Forms

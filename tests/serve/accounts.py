@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from agent_factory import create_agent
 from agent_factory.serve import Principal
-from agent_factory.serve.open_waits import open_waits
+from agent_factory.serve.exchange import open_waits
 from agent_factory.service import Run, Service, Wait
 from agent_factory.testing import ScriptedChatModel
 from serve.agents import hold

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -19,11 +18,9 @@ from agent_factory.middleware import ClientToolsMiddleware
 from agent_factory.serve import Principal
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
-from serve.accounts import statuses
 from serve.agents import chat_service, pay, wait_for_threads
 from servers import served
 from tables import each
-from waiting import auntil
 
 
 def who(request: Any) -> Principal | None:
@@ -247,22 +244,6 @@ def test_an_id_of_a_message_counts_per_person(service: Service, options: Any) ->
     for thread, message_id in (("a", "b\0c"), ("a\0b", "c")):
         with pytest.raises(TypeError, match=r"U\+0000"):
             service.submit("echo", thread=thread, message="Hi", message_id=message_id)
-
-
-@pytest.mark.usefixtures("gate")
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_goes_away_ends_the_run(
-    url: str, service: Service, stream: bool
-) -> None:
-    thread = uuid4().hex
-    headers = {"authorization": "Bearer ann@acme", "x-thread-id": thread}
-    body = {"model": "echo", "messages": [user("held")], "stream": stream}
-    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
-        request = asyncio.ensure_future(http.post(f"{url}/v1/chat/completions", json=body))
-        await auntil(lambda: statuses(service, thread) == ["running"])
-        request.cancel()
-        await asyncio.wait([request])
-    await auntil(lambda: statuses(service, thread) == ["cancelled"])
 
 
 def test_without_a_client(url: str) -> None:

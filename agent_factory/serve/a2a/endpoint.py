@@ -34,14 +34,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.errors import AgentFactoryError, ArgumentError, ReviewError
+from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.serve.a2a.messages import ID_PREFIX, to_decisions, to_langchain
 from agent_factory.serve.a2a.tasks import ENDED, STATES, Event, events_of, task_of
-from agent_factory.serve.chat_thread import ChatThread
-from agent_factory.serve.errors import status_of
-from agent_factory.serve.open_waits import open_waits
-from agent_factory.serve.security import logged_failure
-from agent_factory.service import NotFound, Run, Service, ThreadBusy
+from agent_factory.serve.errors import refusal_of
+from agent_factory.serve.exchange import Exchange
+from agent_factory.service import NotFound, Service, ThreadBusy
 
 
 def dispatcher_of(service: Service) -> Callable[[Request], Awaitable[Response]]:
@@ -75,9 +73,8 @@ def _a2a_errors(request: Request) -> Iterator[None]:
     except (ArgumentError, ReviewError) as error:
         raise InvalidParamsError(str(error)) from error
     except Exception as error:
-        if isinstance(error, AgentFactoryError) and status_of(error) < 500:
-            raise UnsupportedOperationError(str(error)) from error
-        raise InternalError(logged_failure(request, error)[1]) from error
+        status, text = refusal_of(request, error, str)
+        raise (UnsupportedOperationError if status < 500 else InternalError)(text) from error
 
 
 class _Handler(RequestHandler):
@@ -91,11 +88,11 @@ class _Handler(RequestHandler):
         """Submit a message, or decide; return the task once it has ended or waits for input."""
         request = context.state["request"]
         with _a2a_errors(request):
-            run = await run_in_threadpool(self._begin, params, request)
+            exchange = await run_in_threadpool(self._begin, params, request)
             if not params.configuration.return_immediately:
-                async for _ in events_of(self._service, request, run):
+                async for _ in exchange.follow():
                     pass
-            task = await run_in_threadpool(task_of, self._service, request, run)
+            task = await run_in_threadpool(task_of, self._service, request, exchange.run)
             return apply_history_length(task, params.configuration)
 
     @validate_request_params
@@ -105,8 +102,8 @@ class _Handler(RequestHandler):
         """Submit a message, or decide; stream the events of the task."""
         request = context.state["request"]
         with _a2a_errors(request):
-            run = await run_in_threadpool(self._begin, params, request)
-            async for event in events_of(self._service, request, run):
+            exchange = await run_in_threadpool(self._begin, params, request)
+            async for event in events_of(exchange, request):
                 if isinstance(event, Task):
                     event = apply_history_length(event, params.configuration)
                 yield event
@@ -117,8 +114,8 @@ class _Handler(RequestHandler):
         request = context.state["request"]
         with _a2a_errors(request):
             validate_history_length(params)
-            run = await run_in_threadpool(self._run, request, params.id)
-            task = await run_in_threadpool(task_of, self._service, request, run)
+            exchange = await run_in_threadpool(self._about, request, params.id)
+            task = await run_in_threadpool(task_of, self._service, request, exchange.run)
             return apply_history_length(task, params)
 
     @validate_request_params
@@ -165,12 +162,12 @@ class _Handler(RequestHandler):
         """End a task."""
         request = context.state["request"]
         with _a2a_errors(request):
-            run = await run_in_threadpool(self._run, request, params.id)
-            status = await run_in_threadpool(lambda: run.status)
+            exchange = await run_in_threadpool(self._about, request, params.id)
+            status = await run_in_threadpool(lambda: exchange.run.status)
             if status in ENDED:
-                raise TaskNotCancelableError(f"Task {run.id!r} has ended: it is {status}.")
-            await run.acancel(by=request.state.principal.name)
-            return await run_in_threadpool(task_of, self._service, request, run)
+                raise TaskNotCancelableError(f"Task {params.id!r} has ended: it is {status}.")
+            await exchange.cancel()
+            return await run_in_threadpool(task_of, self._service, request, exchange.run)
 
     @validate_request_params
     async def on_subscribe_to_task(
@@ -179,11 +176,11 @@ class _Handler(RequestHandler):
         """The events of a task, from its beginning."""
         request = context.state["request"]
         with _a2a_errors(request):
-            run = await run_in_threadpool(self._run, request, params.id)
-            status = await run_in_threadpool(lambda: run.status)
+            exchange = await run_in_threadpool(self._about, request, params.id)
+            status = await run_in_threadpool(lambda: exchange.run.status)
             if status in ENDED:
-                raise UnsupportedOperationError(f"Task {run.id!r} has ended: it is {status}.")
-            async for event in events_of(self._service, request, run):
+                raise UnsupportedOperationError(f"Task {params.id!r} has ended: it is {status}.")
+            async for event in events_of(exchange, request):
                 yield event
 
     async def _no_push(self, *_: Any) -> Any:
@@ -198,31 +195,27 @@ class _Handler(RequestHandler):
         """Refuse: there is one card for all."""
         raise UnsupportedOperationError("The card of the agent is the same for all.")
 
-    # Runs
-
-    def _run(self, request: Request, id: str) -> Run:
-        """The run of a task.
+    def _about(self, request: Request, id: str) -> Exchange:
+        """The exchange about a task.
 
         Raises:
-            TaskNotFoundError: There is none, or it belongs to another tenant or agent.
+            NotFound: There is none, or it belongs to another tenant or agent.
         """
-        run = self._service.run(id, tenant=request.state.principal.tenant)
-        if run.info.agent != request.path_params["agent"]:
-            raise TaskNotFoundError(f"There is no task {id!r}.")
-        return run
+        return Exchange.about(self._service, request, request.path_params["agent"], id, "a2a")
 
-    def _begin(self, params: SendMessageRequest, request: Request) -> Run:
-        """Submit a message; one with a task decides about what that waits for."""
+    def _begin(self, params: SendMessageRequest, request: Request) -> Exchange:
+        """Submit a message; one with a task decides about the waits of the task."""
         if params.configuration.HasField("task_push_notification_config"):
             raise PushNotificationNotSupportedError
         validate_history_length(params.configuration)
-        message, principal = params.message, request.state.principal
+        message = params.message
         if message.task_id:
-            run = self._run(request, message.task_id)
+            exchange = self._about(request, message.task_id)
+            run = exchange.run
             if message.context_id not in ("", run.thread_id):
                 text = f"Task {run.id!r} belongs to context {run.thread_id!r}."
                 raise InvalidParamsError(text)
-            waits = open_waits(self._service, run)
+            waits = exchange.reviews()
             if not waits:
                 status = run.status
                 raise UnsupportedOperationError(
@@ -231,25 +224,17 @@ class _Handler(RequestHandler):
                     else f"Task {run.id!r} is {status} and waits for no input. Send the message "
                     "without taskId to begin another task of the context."
                 )
-            inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)
-            decisions = to_decisions(message, waits)
-            inbox.decide_together(decisions, by=principal.name, roles=principal.roles, via="a2a")
-            return run
-        thread = ChatThread.read(self._service, message.context_id or str(uuid4()), principal)
+            exchange.decide(to_decisions(message, waits))
+            return exchange
+        agent, thread = request.path_params["agent"], message.context_id or str(uuid4())
+        exchange = Exchange.of(self._service, request, agent, thread, "a2a")
         try:
-            return thread.submit(
-                self._service,
-                request.path_params["agent"],
-                {"messages": [to_langchain(message)]},
-                message_id=f"{ID_PREFIX}{message.message_id}",
-                # Not needed: a message without content is refused, so each one is new.
-                again=None,
-                principal=principal,
-                waiting="reject",
-                stream={"messages"},
-            )
+            id = f"{ID_PREFIX}{message.message_id}"
+            said = to_langchain(message)
+            exchange.send(said, message_id=id, waiting="reject", stream={"messages"})
         except ThreadBusy as error:
             raise UnsupportedOperationError(
                 f"A task of context {message.context_id!r} has not ended or waits for input, so "
                 "the message was not taken. Send an answer with the taskId of that task."
             ) from error
+        return exchange

@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToJson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from agent_factory.serve.json_response import to_json
-from agent_factory.serve.open_waits import question_text, wait_data, waits_text
+from agent_factory.serve.wait_texts import question_text, wait_data, waits_text
 from agent_factory.service import Wait
 
 ID_PREFIX = "a2a:"
@@ -120,7 +120,7 @@ def waiting_message(waits: Sequence[Wait], inbox: str, task: str, context: str) 
     questions = "\n\n".join(question_text(wait) for wait in waits)
     data = {"waits": [wait_data(wait, inbox) for wait in waits]}
     parts = [
-        new_text_part(f"{questions}\n\n{waits_text(waits, inbox)}"),
+        new_text_part(f"{questions}\n\n{waits_text(waits, inbox)}".strip()),
         new_data_part(data),
     ]
     return agent_message(parts, task, context)

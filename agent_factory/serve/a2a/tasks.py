@@ -24,8 +24,9 @@ from agent_factory.serve.a2a.messages import (
     to_user_message,
     waiting_message,
 )
-from agent_factory.serve.open_waits import inbox_of, open_waits
-from agent_factory.service import Run, RunCancelled, Service
+from agent_factory.serve.exchange import Exchange, open_waits, reviews_of
+from agent_factory.serve.wait_texts import inbox_of
+from agent_factory.service import Run, Service
 
 Event = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -48,9 +49,8 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
     info = run.info
     state, message = STATES[info.status], None
     if info.status == "waiting":
-        waits = open_waits(service, run)
-        if waits:
-            message = waiting_message(waits, inbox_of(request), run.id, run.thread_id)
+        if waits := open_waits(service, run):
+            message = waiting_message(reviews_of(waits), inbox_of(request), run.id, run.thread_id)
         else:  # somebody has decided meanwhile, so that the run continues
             state = TaskState.TASK_STATE_WORKING
     elif info.status == "failed":
@@ -65,8 +65,9 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
     )
 
 
-async def events_of(service: Service, request: Request, run: Run) -> AsyncIterator[Event]:
-    """What a run does, until it has ended or waits for input. The first event is its task."""
+async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event]:
+    """The events of a run, until it has ended or waits for input. The first one is its task."""
+    service, run = exchange.service, exchange.run
     task = await run_in_threadpool(task_of, service, request, run)
     yield task
     if run_status(task) in (*ENDED, "waiting"):
@@ -75,37 +76,29 @@ async def events_of(service: Service, request: Request, run: Run) -> AsyncIterat
     working = TaskStatus(state=TaskState.TASK_STATE_WORKING)
     has_begun = False
     texts: set[str] = set()  # the artifacts that have begun
-    while True:
-        try:
-            async for part in run.astream():
-                if part["type"] == "waiting_for":
-                    text = new_text_part(part["data"]["text"])
-                    status = TaskStatus(
-                        state=TaskState.TASK_STATE_SUBMITTED,
-                        message=agent_message([text], run.id, run.thread_id),
-                    )
-                    yield TaskStatusUpdateEvent(**names, status=status)
-                    continue
-                if not has_begun:
-                    has_begun = True
-                    yield TaskStatusUpdateEvent(**names, status=working)
-                # What agents inside the agent say is not shown.
-                if part["type"] != "messages" or part["ns"]:
-                    continue
-                message = part["data"][0]
-                if isinstance(message, AIMessage) and message.text:
-                    id = str(message.id)
-                    yield TaskArtifactUpdateEvent(
-                        **names, artifact=text_artifact(id, message.text), append=id in texts
-                    )
-                    texts.add(id)
-        # No event says so; the task, which is read next, does.
-        except RunCancelled:
-            pass
-        task = await run_in_threadpool(task_of, service, request, run)
-        # It is another status if somebody has decided meanwhile, so that the run continues.
-        if run_status(task) in (*ENDED, "waiting"):
-            break
+    async for part in exchange.follow():
+        if part["type"] == "waiting_for":
+            text = new_text_part(part["data"]["text"])
+            status = TaskStatus(
+                state=TaskState.TASK_STATE_SUBMITTED,
+                message=agent_message([text], run.id, run.thread_id),
+            )
+            yield TaskStatusUpdateEvent(**names, status=status)
+            continue
+        if not has_begun:
+            has_begun = True
+            yield TaskStatusUpdateEvent(**names, status=working)
+        # What agents inside the agent say is not shown.
+        if part["type"] != "messages" or part["ns"]:
+            continue
+        message = part["data"][0]
+        if isinstance(message, AIMessage) and message.text:
+            id = str(message.id)
+            yield TaskArtifactUpdateEvent(
+                **names, artifact=text_artifact(id, message.text), append=id in texts
+            )
+            texts.add(id)
+    task = await run_in_threadpool(task_of, service, request, run)
     ids = [artifact.artifact_id for artifact in task.artifacts]
     # Those before belong to an earlier stream of the task, which ended where it waited.
     start = next((at for at, id in enumerate(ids) if id in texts), 0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
@@ -20,27 +19,16 @@ from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
 from agent_factory.serve.ag_ui.messages import call_results, id_of, new_messages
 from agent_factory.serve.body import read_body
-from agent_factory.serve.chat_thread import ChatThread
 from agent_factory.serve.client_tools import (
     client_settings,
     digest_of,
     is_client_call,
     result_decisions,
-    takes_client_tools,
-    with_settings,
 )
+from agent_factory.serve.exchange import Exchange, Outcome, tokens_of
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.waits import schema_of
-from agent_factory.serve.principal import Principal
-from agent_factory.service import (
-    Busy,
-    Run,
-    RunCancelled,
-    Service,
-    ThreadBusy,
-    Wait,
-    can_be_steered,
-)
+from agent_factory.service import Busy, Service, ThreadBusy, can_be_steered
 from agent_factory.types import Graph
 
 _TOOL_PARTS = {"name", "description", "parameters"}
@@ -57,17 +45,16 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
         raise HTTPException(422, text)
     busy = _busy(request, service.agents[agent], agent)
     body = await read_body(request, RunAgentInput)
-    principal, may_decide = request.state.principal, request.state.may_decide
-    exchange = _Exchange(service, agent, body, principal, may_decide, busy)
-    await run_in_threadpool(exchange.begin)
+    exchange = Exchange.of(service, request, agent, body.thread_id, "ag-ui")
+    answer = _Answer(exchange, body)
+    await run_in_threadpool(answer.begin, busy)
 
     async def stop(_: object) -> None:
-        if on_disconnect != "continue" and not exchange.has_ended:
-            for run in exchange.runs:
-                await run.acancel(by=exchange.principal.name)
+        if on_disconnect != "continue":
+            await exchange.cancel()
 
     async def events() -> AsyncIterator[dict[str, str]]:
-        async for event in exchange.events():
+        async for event in answer.events():
             # The aliases are the names in camel case, which AG-UI has in its JSON.
             yield {"data": event.model_dump_json(by_alias=True)}
 
@@ -91,40 +78,29 @@ def _busy(request: Request, graph: Graph, agent: str) -> Busy | None:
 
 
 @dataclass
-class _Exchange:
-    """One request, and the runs of the service that answer it."""
+class _Answer:
+    """The answer to one request, as events of AG-UI."""
 
-    service: Service
-    agent: str
+    exchange: Exchange
     body: RunAgentInput
-    principal: Principal
-    may_decide: Callable[[Wait], bool] | None
-    busy: Busy | None = None
-    runs: list[Run] = field(default_factory=list)
-    # An answer to an interrupt continues a run, which has used tokens before this request.
-    usage_before: Counter[tuple[str, str]] = field(default_factory=Counter)
-    has_ended: bool = False
-    before: ChatThread = field(init=False)
-    # Results of calls that the client has sent with this request.
     results: list[types.Message] = field(default_factory=list)
+    """Results of calls that the client has sent with this request."""
     new: list[BaseMessage] = field(default_factory=list)
+    """Messages of this request."""
 
-    def begin(self) -> None:
+    def begin(self, busy: Busy | None) -> None:
         """Submit what is new, and carry out the answers to interrupts."""
-        body, service, graph = self.body, self.service, self.service.agents[self.agent]
+        body, exchange = self.body, self.exchange
+        before, graph = exchange.before, exchange.service.agents[exchange.agent]
         tools = [tool.model_dump(include=_TOOL_PARTS) for tool in body.tools or ()]
-        settings = client_settings(graph, self.agent, tools)
+        settings = client_settings(graph, exchange.agent, tools)
         props = body.forwarded_props
         if props is not None and not isinstance(props, Mapping):
             raise HTTPException(422, f"forwardedProps must be an object, got {props!r:.100}.")
-        self.before = before = self._read()
         self.new = new = new_messages(body.messages, before.messages)
-        waits = before.waits(service)
-        results = call_results(body.messages, before.messages)
-        decisions = result_decisions(waits, results)
-        if decisions and body.tools is not None and takes_client_tools(graph):
-            run = service.run(waits[0].run, tenant=self.principal.tenant)
-            decisions = with_settings(decisions, settings, run, before.messages)
+        waits = before.waits
+        is_free = all(map(is_client_call, waits))
+        decisions = result_decisions(waits, call_results(body.messages, before.messages))
         call_ids = {wait.call_id for wait in waits if wait.id in decisions}
         self.results = [
             message
@@ -132,10 +108,12 @@ class _Exchange:
             if isinstance(message, types.ToolMessage) and message.tool_call_id in call_ids
         ]
         if body.resume or decisions:
-            self.runs.append(self._resume(decisions))
+            if decisions and body.tools is not None:
+                decisions = exchange.with_settings(decisions, settings)
+            exchange.decide({**decisions, **self._decisions()}, stream=self._modes)
             if not new:
                 return
-        elif new and not all(map(is_client_call, waits)):
+        elif new and not is_free:
             raise ThreadBusy(
                 f"thread {body.thread_id!r}",
                 "waits for an answer to its interrupts, so the message was not taken.",
@@ -144,36 +122,32 @@ class _Exchange:
         context = [entry.model_dump() for entry in body.context or ()]
         configurable = {**({"ag_ui_context": context} if context else {}), **settings}
         takes_context = graph.get_context_jsonschema() is not None
-        # A client that has lost a stream sends no new message, and wants no other try.
-        asks = bool(body.messages) and body.messages[-1].role == "user"
-        run = before.submit(
-            service,
-            self.agent,
-            {"messages": new, **self._changes(before)},
-            message_id=str(new[-1].id) if new else body.run_id,
-            again=body.run_id if asks else None,
-            principal=self.principal,
-            busy="queue" if self.runs else self.busy,  # behind what was answered
+        options: dict[str, Any] = {
+            "busy": "queue" if exchange.runs else busy,  # behind what was answered
             # A user who writes on does not wait for what the page has not done.
-            waiting="interrupt" if waits and all(map(is_client_call, waits)) else None,
-            stream=self._modes,
-            context=props if props and takes_context else None,
-            config={"configurable": configurable} if configurable else None,
-            metadata=digest_of(settings),
-        )
+            "waiting": "interrupt" if waits and is_free else None,
+            "stream": self._modes,
+            "context": props if props and takes_context else None,
+            "config": {"configurable": configurable} if configurable else None,
+            "metadata": digest_of(settings),
+        }
+        if new:
+            inputs = {"messages": new, **self._changes()}
+            run = exchange.send(inputs, message_id=str(new[-1].id), **options)
+        else:
+            # A client that has lost a stream sends no new message, and wants no other try.
+            asks = bool(body.messages) and body.messages[-1].role == "user"
+            run = exchange.repeat(body.run_id if asks else None, **options)
         stored = {message.id: message for message in run.messages}  # as guards of the agent let it
         self.new = [stored.get(message.id, message) for message in new]
-        if not self.runs and before.info and before.info.run == run.id:  # a worker may be faster
-            self.usage_before = _tokens_of([run])
-        self.runs.append(run)
-
-    def _read(self) -> ChatThread:
-        return ChatThread.read(self.service, self.body.thread_id, self.principal)
+        # A run that was there before this request; a worker may be faster than this line.
+        if len(exchange.runs) == 1 and before.info and before.info.run == run.id:
+            exchange.used_before = tokens_of([run])
 
     @property
     def _keys(self) -> list[str]:
         """The keys of the state that are shown: the output of the agent, without its messages."""
-        channels = self.service.agents[self.agent].output_channels
+        channels = self.exchange.service.agents[self.exchange.agent].output_channels
         return [] if isinstance(channels, str) else [key for key in channels if key != "messages"]
 
     @property
@@ -182,12 +156,13 @@ class _Exchange:
         changes = {*self._keys} - {"structured_response"}  # which is there at the end
         return {"messages", "custom", "values"} if changes else {"messages", "custom"}
 
-    def _changes(self, before: ChatThread) -> dict[str, object]:
+    def _changes(self) -> dict[str, object]:
         """Changes that the client made to the state, as far as the agent takes them as input."""
-        state = self.body.state
+        state, before = self.body.state, self.exchange.before
         if not isinstance(state, Mapping):
             return {}
-        takes = self.service.agents[self.agent].get_input_jsonschema().get("properties", {})
+        agent = self.exchange.service.agents[self.exchange.agent]
+        takes = agent.get_input_jsonschema().get("properties", {})
         return {
             key: value
             for key, value in state.items()
@@ -196,40 +171,27 @@ class _Exchange:
             if to_json(value) != to_json(before.values.get(key))
         }
 
-    def _resume(self, results: Mapping[str, object]) -> Run:
-        """Decide about what the thread waits for.
-
-        Args:
-            results: Results of calls that the client has run, as decisions by the ids of the waits.
-        """
-        tenant, by = self.principal.tenant, self.principal.name
-        inbox = self.service.inbox(tenant, may_decide=self.may_decide)
-        decisions: dict[str, Any] = dict(results)
+    def _decisions(self) -> dict[str, Any]:
+        """The answers to interrupts, as decisions by the ids of the waits."""
+        decisions = {}
+        inbox = self.exchange.service.inbox(self.exchange.principal.tenant)
         for entry in self.body.resume or ():
             wait = inbox.get(entry.interrupt_id)
             if wait.thread_id != self.body.thread_id:
                 text = f"There is no interrupt {entry.interrupt_id!r} in this thread."
                 raise HTTPException(404, text)
             decisions[wait.id] = to_decision(wait, entry)
-        # Any of them: a thread waits in one run at a time.
-        run = self.service.run(inbox.get(next(iter(decisions))).run, tenant=tenant)
-        self.usage_before = _tokens_of([run])
-        # An answer without a decision ends the run: see `to_decision`.
-        if None in decisions.values():
-            run.cancel(by=by)
-        else:
-            roles = self.principal.roles
-            inbox.decide_together(decisions, by=by, roles=roles, stream=self._modes, via="ag-ui")
-        return run
+        return decisions
 
     async def events(self) -> AsyncIterator[ag.BaseEvent]:
         """The events of the answer."""
-        body = self.body
+        body, exchange = self.body, self.exchange
         ids: Any = {"thread_id": body.thread_id, "run_id": body.run_id}
         yield ag.RunStartedEvent(
             **ids, protocol_version=PROTOCOL_VERSION, parent_run_id=body.parent_run_id
         )
-        before = {**self.before.values, "messages": [*self.before.messages, *self.new]}
+        before: Any = {**exchange.before.values}
+        before["messages"] = [*exchange.before.messages, *self.new]
         has = {message.id for message in body.messages}
         stored_ids = {id_of(message) for message in before["messages"]}
         events = Events(has | stored_ids, body.state, self._keys)
@@ -239,31 +201,20 @@ class _Exchange:
                 yield event
         if not stored_ids <= has:
             yield events.messages(before)
-        outcome: ag.RunFinishedOutcome | str = ""
         try:
-            for run in self.runs:
-                outcome = ""
-                while not outcome:
-                    end: Mapping[str, object] = {}
-                    async for part in run.astream():
-                        end = part["data"] if part["type"] == "end" else end
-                        for event in events.of(part):
-                            yield event
-                    # It is none if somebody has decided meanwhile, so that the run continues.
-                    outcome = await run_in_threadpool(self._outcome, end)
-                if not isinstance(outcome, ag.RunFinishedSuccessOutcome):
-                    break
-        except RunCancelled:
-            outcome = ag.RunFinishedCancelledOutcome()
+            async for part in exchange.follow():
+                for event in events.of(part):
+                    yield event
         except AgentFactoryError as error:
-            outcome = f"{type(error).__name__}: {error}"
-        self.has_ended = True
+            exchange.outcome = Outcome("failed", f"{type(error).__name__}: {error}")
         for event in events.close():
             yield event
-        after, usage = await run_in_threadpool(lambda: (self._read(), self._usage()))
-        if isinstance(outcome, str):
+        after, usage = await run_in_threadpool(lambda: (exchange.now(), self._usage()))
+        outcome = exchange.outcome
+        assert outcome is not None  # `follow` has returned
+        if outcome.status == "failed":
             # As the service writes it: the type of the error, and its text.
-            name, _, text = outcome.partition(": ")
+            name, _, text = outcome.error.partition(": ")
             yield ag.RunErrorEvent(message=text or name, code=name, usage=usage)
             return
         for event in events.state(after.values):
@@ -271,36 +222,30 @@ class _Exchange:
         # As long as other calls wait, the thread does not have the results that have come.
         stored_ids = {id_of(message) for message in after.messages}
         yield events.messages(after.values, [m for m in self.results if m.id not in stored_ids])
-        yield ag.RunFinishedEvent(**ids, outcome=outcome, usage=usage)
+        end = await run_in_threadpool(self._outcome, outcome, after.messages)
+        yield ag.RunFinishedEvent(**ids, outcome=end, usage=usage)
 
-    def _outcome(self, end: Mapping[str, object]) -> ag.RunFinishedOutcome | str:
-        """Return how a run has ended: an error as a string, and "" if it continues."""
-        if end["status"] == "failed":
-            return str(end["error"])
-        if end["status"] == "done":
-            return ag.RunFinishedSuccessOutcome()
-        now = self._read()
+    def _outcome(self, outcome: Outcome, messages: Sequence[BaseMessage]) -> ag.RunFinishedOutcome:
+        if outcome.status == "cancelled":
+            return ag.RunFinishedCancelledOutcome()
         calls = {
             str(call["id"])
-            for message in now.messages
+            for message in messages
             if isinstance(message, AIMessage)
             for call in message.tool_calls
         }
-        waits = now.waits(self.service)
         interrupts = [
-            to_interrupt(wait, calls, schema_of(self.service, wait)[0])
-            for wait in waits
-            if not is_client_call(wait)
+            to_interrupt(wait, calls, schema_of(self.exchange.service, wait)[0])
+            for wait in outcome.reviews
         ]
         if interrupts:
             return ag.RunFinishedInterruptOutcome(interrupts=interrupts)
         # The client runs the calls that wait, and sends their results with its next request.
-        return ag.RunFinishedSuccessOutcome() if waits else ""
+        return ag.RunFinishedSuccessOutcome()
 
     def _usage(self) -> list[TokenUsage] | None:
         """Tokens that the model calls of this request have used."""
-        tokens = _tokens_of(self.runs)
-        tokens.subtract(self.usage_before)
+        tokens = self.exchange.used()
         return [
             TokenUsage(
                 model=model,
@@ -313,12 +258,3 @@ class _Exchange:
             for model in dict.fromkeys(model for model, _ in tokens)
             if tokens[model, "input_tokens"] + tokens[model, "output_tokens"] > 0
         ] or None
-
-
-def _tokens_of(runs: Collection[Run]) -> Counter[tuple[str, str]]:
-    """The tokens that runs have used, by model and kind."""
-    tokens: Counter[tuple[str, str]] = Counter()
-    for line in (line for run in runs for line in run.info.usage):
-        for name in ("input_tokens", "output_tokens", "cached_tokens"):
-            tokens[line["model"], name] += line[name]
-    return tokens

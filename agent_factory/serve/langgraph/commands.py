@@ -271,8 +271,7 @@ class Commands:
         except ValidationError as error:
             text = explained(error, NewRun, body)
             raise HTTPException(422, f"params: {text}") from error
-        principal, may_decide = request.state.principal, request.state.may_decide
-        return self._runs.start(new_run, thread, principal, may_decide)
+        return self._runs.start(request, thread, new_run)
 
     async def events(self, request: Request, body: NewEventStream) -> EventSourceResponse:
         """Stream the events of a thread, in LangGraph's protocol v2."""

@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from agent_factory.serve.body import number, several
 from agent_factory.serve.errors import text_of
+from agent_factory.serve.exchange import Exchange
 from agent_factory.serve.json_response import (
     JsonResponse,
     failure_of,
@@ -28,7 +29,6 @@ from agent_factory.serve.langgraph.assistants import Assistants, with_settings
 from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun, StreamMode
 from agent_factory.serve.langgraph.start import start_run
 from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, stream_response
-from agent_factory.serve.principal import Principal
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import (
     NotFound,
@@ -36,7 +36,6 @@ from agent_factory.service import (
     RunCancelled,
     RunFailed,
     Service,
-    Wait,
     Webhook,
     assistant_id,
 )
@@ -99,28 +98,20 @@ class Runs:
 
     async def _started(self, request: Request, body: NewRun, thread: str | None = None) -> Run:
         thread = request.path_params.get("thread", thread)
-        return await run_in_threadpool(
-            self.start, body, thread, request.state.principal, request.state.may_decide
-        )
+        return await run_in_threadpool(self.start, request, thread, body)
 
-    def start(
-        self,
-        body: NewRun,
-        thread: str | None,
-        principal: Principal,
-        may_decide: Callable[[Wait], bool] | None,
-    ) -> Run:
+    def start(self, request: Request, thread: str | None, body: NewRun) -> Run:
         """Begin a run with the settings of its assistant, or carry a command out.
 
         Args:
-            body: What is asked for.
+            request: Who asks.
             thread: The thread; None for a new one.
-            principal: Who asks.
-            may_decide: Says whether they may decide about a wait; None if about each.
+            body: What is asked for.
 
         Raises:
             NotFound: There is no such thread, and the run needs one that exists.
         """
+        principal = request.state.principal
         tenant = principal.tenant
         if body.webhook is not None:
             self._webhooks.check(body.webhook)
@@ -142,7 +133,8 @@ class Runs:
             except NotFound:
                 if body.if_not_exists == "reject" or body.command is not None:
                     raise
-        run = start_run(self._service, assistant.agent, thread, info, body, principal, may_decide)
+        exchange = Exchange.of(self._service, request, assistant.agent, thread, "langgraph")
+        run = start_run(exchange, info, body)
         for other in earlier:
             # As on LangGraph's own server: what was rolled back is not listed.
             if other.id != run.id and other.status == "cancelled":

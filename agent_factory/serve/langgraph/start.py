@@ -14,12 +14,12 @@ from langgraph.constants import END
 from starlette.exceptions import HTTPException
 
 from agent_factory.errors import ArgumentError
+from agent_factory.serve.errors import logger
+from agent_factory.serve.exchange import Exchange
 from agent_factory.serve.langgraph import run_events
 from agent_factory.serve.langgraph.agent_inbox import plain_answer
 from agent_factory.serve.langgraph.requests import NewRun, RunSettings
-from agent_factory.serve.principal import Principal
-from agent_factory.serve.security import logger
-from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, Wait, can_be_steered
+from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, can_be_steered
 from agent_factory.types import Graph
 from agent_factory.upstream import INTERRUPT, is_resumed
 
@@ -34,64 +34,41 @@ _BUSY: dict[str, str] = {
 }
 
 
-def start_run(
-    service: Service,
-    agent: str,
-    thread: str | None,
-    info: ThreadInfo | None,
-    body: NewRun,
-    principal: Principal,
-    may_decide: Callable[[Wait], bool] | None,
-) -> Run:
+def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
     """Submit what a body says, or carry its command out.
 
     Args:
-        service: The service.
-        agent: The agent.
-        thread: The thread; None for a new one.
+        exchange: The agent, the thread, and who asks.
         info: The thread as it is; None if it does not exist.
         body: What is asked for.
-        principal: Who asks.
-        may_decide: Says whether they may decide about a wait; None if about each.
 
     Raises:
         HTTPException: 422 if the body has nothing to do, or not what the thread waits for. 409 if
             the thread has gone on since the checkpoint that is decided about.
         ArgumentError: A part of the body cannot be used.
     """
-    tenant, modes = principal.tenant, recorded_modes(service.agents[agent], body)
-    config = _config(service, agent, thread, body)
-    resume: Callable[..., Run] = partial(
-        service.resume,
-        by=principal.name,
-        roles=principal.roles,
-        stream=modes,
-        tenant=tenant,
-        may_decide=may_decide,
-        via="langgraph",
-    )
+    service, agent, tenant = exchange.service, exchange.agent, exchange.principal.tenant
+    modes = recorded_modes(service.agents[agent], body)
     submit: Callable[..., Run] = partial(
-        service.submit,
-        agent,
-        thread=thread,
-        tenant=tenant,
-        config=config,
+        exchange.send,
+        config=_config(service, agent, exchange.thread, body),
         stream=modes,
         # What an inner agent does is an event of the run, too.
         subgraphs=body.stream_subgraphs or "events" in body.modes,
         metadata=body.metadata,
-        by=principal.name,
     )
     if body.command is not None:
         if info is None:
             raise HTTPException(422, "A command needs the thread that waits.")
         _check_command(service, agent, info, body)
         if body.command.goto is None:
-            return resume(info.id, plain_answer(service, info.id, tenant, body.command.resume))
+            answer = plain_answer(service, info.id, tenant, body.command.resume)
+            return exchange.answer(answer, stream=modes)
         # This cancels the run that waits. Clients read a run as the answer to a command, so
         # another one begins, which has nothing left to do.
-        service.threads.update_state(info.id, None, as_node=END, tenant=tenant, by=principal.name)
-        return submit()
+        name = exchange.principal.name
+        service.threads.update_state(info.id, None, as_node=END, tenant=tenant, by=name)
+        return submit(None)
     check_strategy(service.agents[agent], agent, body)
     message, waits = None, info is not None and info.status == "waiting"
     if body.input is not None:
@@ -100,10 +77,10 @@ def start_run(
         if info is None or not _can_go_on(service, info):
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
         if waits:
-            return resume(info.id, None)
+            return exchange.answer(None, stream=modes)
     with _explained():
         return submit(
-            message=message,
+            message,
             checkpoint=body.place,
             busy=_BUSY.get(body.multitask_strategy or ""),
             # On LangGraph's own server, a thread that waits for an answer is not busy.

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.json_response import to_json
-from agent_factory.serve.open_waits import may_decide_about, question_text
+from agent_factory.serve.wait_texts import may_decide_about, question_text
 from agent_factory.service import Wait
 
 

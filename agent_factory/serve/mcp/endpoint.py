@@ -30,10 +30,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import read_json
-from agent_factory.serve.chat_thread import ChatThread
-from agent_factory.serve.errors import status_of
+from agent_factory.serve.errors import refusal_of
+from agent_factory.serve.exchange import Exchange
 from agent_factory.serve.mcp.elicitation import forms_for, takes_forms, to_decision
 from agent_factory.serve.mcp.tools import (
     ToolInput,
@@ -45,9 +44,8 @@ from agent_factory.serve.mcp.tools import (
     waiting_result,
 )
 from agent_factory.serve.mistakes import explained
-from agent_factory.serve.open_waits import inbox_of, open_waits
-from agent_factory.serve.security import logged_failure
-from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
+from agent_factory.serve.wait_texts import inbox_of
+from agent_factory.service import RunCancelled, RunFailed, Service, ThreadBusy
 
 Context = ServerRequestContext[Any, Request]
 
@@ -105,14 +103,10 @@ def _server(service: Service) -> Server[Any]:
         call = _Call(service, agents[params.name], context, context.request)
         try:
             return await call.result(params)
-        except HTTPException as error:
-            return error_result(error.detail)
         except (RunFailed, RunCancelled) as error:
             return error_result(str(error))
         except Exception as error:
-            if isinstance(error, AgentFactoryError) and status_of(error) < 500:
-                return error_result(str(error))
-            return error_result(logged_failure(context.request, error)[1])
+            return error_result(refusal_of(context.request, error, str)[1])
 
     return Server(
         "agent-factory",
@@ -143,102 +137,71 @@ class _Call:
         # Without a shield, nobody would end the run of a client that goes away just now.
         with anyio.CancelScope(shield=True):
             if params.request_state is None:
-                run = await run_in_threadpool(self._submit, params.arguments or {})
+                exchange = await run_in_threadpool(self._submit, params.arguments or {})
             else:
-                run = await run_in_threadpool(self._decide, params.request_state, answers)
+                exchange = await run_in_threadpool(self._decide, params.request_state, answers)
         try:
-            waits = await self._follow(run)
+            async for part in exchange.follow():
+                for text in progress_of(part):
+                    self.steps += 1
+                    await self.context.session.report_progress(self.steps, message=text)
         except anyio.get_cancelled_exc_class():
             # Since 2026-07-28, this is how clients end calls. One that only reads ends nothing.
             is_modern = self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
             begins = params.request_state or (params.arguments or {}).get("message")
             if is_modern and begins and getattr(self.request.state, "has_gone", False):
                 with anyio.CancelScope(shield=True):
-                    await run.acancel(by=self.request.state.principal.name)
+                    await exchange.cancel()
             raise
-        if not waits:
+        run, outcome = exchange.run, exchange.outcome
+        if outcome is None or outcome.status != "waiting":
             return answer_of(run, await run.aresult())
         # Only since 2026-07-28 does each request say what its client can do.
         asks = takes_forms(self.context.session.client_capabilities)
         # A user who has not answered is not asked again.
         asks = asks and all(part.action == "accept" for part in answers.values())
-        if asks and (forms := await run_in_threadpool(forms_for, self.request, waits)):
+        if asks and (forms := await run_in_threadpool(forms_for, self.request, outcome.reviews)):
             # The state is not signed: what comes back is checked as any other request.
             return InputRequiredResult(input_requests=forms, request_state=run.id)
-        return waiting_result(run, waits, inbox_of(self.request))
+        return waiting_result(run, outcome.reviews, inbox_of(self.request))
 
-    def _submit(self, arguments: Mapping[str, Any]) -> Run:
-        """Submit a message, or return the last run of the thread."""
+    def _submit(self, arguments: Mapping[str, Any]) -> Exchange:
+        """Submit a message, or join the last run of the thread."""
         try:
             tool_input = ToolInput.model_validate(arguments)
         except ValidationError as error:
             raise HTTPException(422, explained(error, ToolInput, arguments)) from error
         if not tool_input.message and not tool_input.thread:
             raise HTTPException(422, "message is missing.")
-        principal = self.request.state.principal
-        thread = ChatThread.read(self.service, tool_input.thread or str(uuid4()), principal)
+        thread = tool_input.thread or str(uuid4())
+        exchange = Exchange.of(self.service, self.request, self.agent, thread, "mcp")
+        if not tool_input.message:
+            # A call without a message reads an answer, and begins nothing.
+            run = exchange.repeat(None)
+            # The last run of the thread may be one of another agent.
+            return Exchange.about(self.service, self.request, self.agent, run.id, "mcp")
+        message = HumanMessage(tool_input.message)
         try:
-            run = thread.submit(
-                self.service,
-                self.agent,
-                {"messages": [HumanMessage(tool_input.message)] if tool_input.message else []},
-                message_id=uuid4().hex,
-                # A call without a message reads an answer, and begins nothing.
-                again=None,
-                principal=principal,
-                waiting="reject",
-                stream={"messages"},
-            )
+            exchange.send(message, waiting="reject", stream={"messages"})
         except ThreadBusy as error:
             raise HTTPException(
                 409,
                 f"Thread {tool_input.thread!r} waits for a person or works on another message, so "
                 "this one was not taken. Call the tool without a message to read its answer.",
             ) from error
-        # Without a message, it is the last run of the thread, perhaps one of another agent.
-        return self._checked(run)
+        return exchange
 
-    def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Run:
+    def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Exchange:
         """Decide with the forms that the user has filled."""
-        principal, may_decide = self.request.state.principal, self.request.state.may_decide
-        run = self._checked(self.service.run(run_id, tenant=principal.tenant))
+        exchange = Exchange.about(self.service, self.request, self.agent, run_id, "mcp")
         # By digest, which names the call that the user has seen. What somebody else has decided
         # meanwhile is not here any more.
-        waits = {wait.digest: wait for wait in open_waits(self.service, run)}
+        waits = {wait.digest: wait for wait in exchange.reviews()}
         decisions = {
             waits[digest].id: to_decision(waits[digest], answer.content or {})
             for digest, answer in answers.items()
             if answer.action == "accept" and digest in waits
         }
         if decisions:
-            inbox = self.service.inbox(principal.tenant, may_decide=may_decide)
-            inbox.decide_together(decisions, by=principal.name, roles=principal.roles, via="mcp")
-        return run
-
-    def _checked(self, run: Run) -> Run:
-        """A run, if it is of this agent."""
-        if run.info.agent != self.agent:
-            raise NotFound(f"run {run.id!r}", f"is not a run of {self.agent!r}.")
-        return run
-
-    async def _follow(self, run: Run) -> list[Wait]:
-        """Report what a run does until it has ended, or waits; then return what for.
-
-        Raises:
-            RunFailed: It has failed.
-            RunCancelled: It was cancelled.
-        """
-        while True:
-            end: Mapping[str, Any] = {}
-            async for part in run.astream():
-                end = part["data"] if part["type"] == "end" else end
-                for text in progress_of(part):
-                    self.steps += 1
-                    await self.context.session.report_progress(self.steps, message=text)
-            if end["status"] == "failed":
-                raise RunFailed(f"run {run.id!r}", f"has failed: {end['error']}.")
-            if end["status"] == "done":
-                return []
-            # There are none if somebody has decided meanwhile, so that the run continues.
-            if waits := await run_in_threadpool(open_waits, self.service, run):
-                return waits
+            exchange.decide(decisions)
+        return exchange

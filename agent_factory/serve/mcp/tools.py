@@ -13,7 +13,7 @@ from pydantic import Field
 
 from agent_factory.serve.body import StrictBody
 from agent_factory.serve.json_response import to_json
-from agent_factory.serve.open_waits import wait_data, waits_text
+from agent_factory.serve.wait_texts import wait_data, waits_text
 from agent_factory.service import Run, Service, Wait
 
 

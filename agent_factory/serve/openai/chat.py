@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,16 +18,9 @@ from starlette.requests import Request
 
 from agent_factory.errors import AgentFactoryError
 from agent_factory.middleware.client_tools import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE_AT
-from agent_factory.serve.chat_thread import ChatThread
-from agent_factory.serve.client_tools import (
-    DIGEST,
-    digest_of,
-    is_client_call,
-    takes_client_tools,
-    with_settings,
-)
+from agent_factory.serve.client_tools import DIGEST, digest_of, is_client_call
+from agent_factory.serve.exchange import TOKENS, Exchange, reviews_of
 from agent_factory.serve.json_response import to_json
-from agent_factory.serve.open_waits import waits_text
 from agent_factory.serve.openai.requests import (
     ChatRequest,
     Refused,
@@ -38,8 +30,8 @@ from agent_factory.serve.openai.requests import (
     new_messages,
 )
 from agent_factory.serve.principal import Principal
-from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
-from agent_factory.upstream import INTERRUPT
+from agent_factory.serve.wait_texts import inbox_of, waits_text
+from agent_factory.service import NotFound, RunCancelled, RunFailed, Service, ThreadBusy, Wait
 
 CODES: dict[type[Exception], str] = {RunFailed: "run_failed", RunCancelled: "run_cancelled"}
 """Codes of the errors of runs."""
@@ -56,40 +48,28 @@ _CALL = "call_"
 _TEMPORARY = "temporary_thread"
 """Key in the metadata of a run whose thread is deleted after the answer."""
 
-_USAGE = ("input_tokens", "output_tokens", "cached_tokens")
-
 
 @dataclass
 class Chat:
     """A request and its answer."""
 
-    service: Service
-    model: str
-    principal: Principal
+    exchange: Exchange
     inbox: str
     """The URL of the inbox."""
     settings: Mapping[str, object]
     """What the client asks for, as `client_settings` makes it."""
-    before: ChatThread
-    """The thread before this request."""
     keeps: bool
     """Whether the thread stays after the answer."""
-    waits: Sequence[Wait] = ()
-    """What the thread has waited for before this request."""
-    run: Run | None = None
-    """The run that answers; None if the thread waits."""
     new: int = 0
     """The number of messages that were submitted."""
     remark: str = ""
     """What the message has led to, if the thread waited."""
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid4().hex}")
-    usage_before: Counter[str] = field(default_factory=Counter)
-    has_ended: bool = False
 
     @property
     def thread(self) -> str:
         """The id of the thread."""
-        return self.before.thread
+        return str(self.exchange.thread)
 
     @classmethod
     def begin(
@@ -118,23 +98,16 @@ class Chat:
                 text = "messages have results of calls that another thread waits for."
                 raise Refused("messages", text)
             thread = results[0][0].thread_id
-        chat = cls(
-            service,
-            body.model,
-            principal,
-            f"{request.base_url}inbox",
-            settings,
-            ChatThread.read(service, thread, principal),
-            keeps=bool(name or key),
-        )
+        exchange = Exchange.of(service, request, body.model, thread, "openai")
+        chat = cls(exchange, inbox_of(request), settings, keeps=bool(name or key))
         if key:
             # The same answer has the same id.
             chat.id = f"chatcmpl-{_id_of(principal, body.model, key, thread)}"
-        new = new_messages(messages, chat.before.messages)
+        new = new_messages(messages, exchange.before.messages)
         if results:
             chat._answer_calls(results, new)
             return chat
-        if not chat.before.messages:
+        if not exchange.before.messages:
             check_calls(messages)
         # With an idempotency key, a request that is sent again is the same run.
         chat._submit(body, new, _id_of(principal, key) if key else uuid4().hex)
@@ -142,43 +115,33 @@ class Chat:
 
     def _answer_calls(self, results: Sequence[tuple[Wait, object]], new: object) -> None:
         """Send the results of calls that the client has run."""
-        service, principal = self.service, self.principal
         if new:
             text = "messages of a user must come after the answer to the results of tools."
             raise Refused("messages", text)
         wait, _ = results[0]
-        if wait.agent != self.model:
+        if wait.agent != self.exchange.agent:
             raise Refused("model", f"model must be {wait.agent!r}, which waits for the results.")
-        self.run = run = service.run(wait.run, tenant=principal.tenant)
+        run = self.exchange.join(wait.run)
         # Results come without the header: the run knows whether its thread is temporary.
         self.keeps = self.keeps or not run.info.metadata.get(_TEMPORARY)
-        self.usage_before = _usage_of(run)
         decisions: dict[str, dict[str, Any]] = {}
         for wait, result in results:
             known = (wait.decision or {}).get("message")
             # The same result again decides nothing, whatever has come with it.
             if (known.get("content") if isinstance(known, Mapping) else known) != result:
                 decisions[wait.id] = {"type": "respond", "message": result}
-        if takes_client_tools(service.agents[self.model]):
-            messages = self.before.messages
-            decisions = with_settings(decisions, self.settings, run, messages)
         if decisions:
-            service.inbox(principal.tenant).decide_together(
-                decisions,
-                by=principal.name,
-                roles=principal.roles,
-                stream={"messages"},
-                via="openai",
-            )
+            decisions = self.exchange.with_settings(decisions, self.settings)
+            self.exchange.decide(decisions, stream={"messages"})
 
     def _submit(self, body: ChatRequest, new: Sequence[BaseMessage], message_id: str) -> None:
         """Submit new messages; if the thread waits, note what becomes of them."""
-        service, thread, tenant = self.service, self.thread, self.principal.tenant
-        self.waits = waits = self.before.waits(service)
-        reviews = [wait for wait in waits if not is_client_call(wait)]
+        exchange, service = self.exchange, self.exchange.service
+        waits = exchange.before.waits
+        reviews = reviews_of(waits)
         # Clients send a message again, to see whether it goes on.
-        is_held = reviews and "\n".join(message.text for message in new) in {
-            message.text for message in service.threads.held(thread)
+        is_held = bool(reviews) and "\n".join(message.text for message in new) in {
+            message.text for message in service.threads.held(self.thread)
         }
         if not waits or (new and not is_held):
             notes = {
@@ -188,20 +151,18 @@ class Chat:
             temporary = {} if self.keeps else {_TEMPORARY: True}
             # The last message has this id, and may be a result that the client has run.
             choice = {**self.settings, CLIENT_TOOL_CHOICE_AT: message_id}
+            options: dict[str, Any] = {
+                # A user who writes on does not wait for what the client has not done.
+                "waiting": "interrupt" if waits and not reviews else None,
+                "stream": {"messages"},
+                "config": {"configurable": choice} if self.settings else None,
+                "metadata": {**notes, **user, **digest_of(self.settings), **temporary},
+            }
             try:
-                self.run = self.before.submit(
-                    service,
-                    self.model,
-                    {"messages": new},
-                    message_id=message_id,
-                    again=message_id,
-                    principal=self.principal,
-                    # A user who writes on does not wait for what the client has not done.
-                    waiting="interrupt" if waits and not reviews else None,
-                    stream={"messages"},
-                    config={"configurable": choice} if self.settings else None,
-                    metadata={**notes, **user, **digest_of(self.settings), **temporary},
-                )
+                if new:
+                    exchange.send({"messages": new}, message_id=message_id, **options)
+                else:
+                    exchange.repeat(message_id, **options)
                 self.new = len(new)
             # The thread waits, and the agent was added with waiting="reject".
             except ThreadBusy:
@@ -209,14 +170,14 @@ class Chat:
                     raise
         if not (reviews and new):
             return
-        if is_held or (self.run is not None and self.run.status == "held"):
-            self.run, self.remark = None, "Your message is held until then."
-        elif self.run is None:
+        if is_held or (exchange.runs and exchange.run.status == "held"):
+            self.remark = "Your message is held until then."
+            exchange.runs.clear()
+        elif not exchange.runs:
             self.remark = "Your message was not taken."
         else:
-            decisions = [
-                (wait.tool, service.inbox(tenant).get(wait.id).decision or {}) for wait in reviews
-            ]
+            inbox = service.inbox(exchange.principal.tenant)
+            decisions = [(wait.tool, inbox.get(wait.id).decision or {}) for wait in reviews]
             tools = [tool for tool, decision in decisions if decision.get("type") == "cancel"]
             if tools:
                 self.remark = f"Withdrawn by your message, and not run: {', '.join(tools)}."
@@ -230,34 +191,22 @@ class Chat:
             RunFailed: The run has failed.
             RunCancelled: The run was cancelled.
         """
-        messages, waits = self.before.messages, self.waits
+        before = self.exchange.before
+        messages, waits = before.messages, before.waits
         text, reason = f"{_waiting(waits, self.inbox)}\n{self.remark}".strip(), "stop"
-        while self.run is not None:
-            result = asyncio.ensure_future(self.run.aresult())
-            # Starlette does not stop an endpoint whose client has gone; clients end requests to
-            # stop an answer.
-            disconnect = asyncio.ensure_future(_has_gone(request))
-            await asyncio.wait({result, disconnect}, return_when=asyncio.FIRST_COMPLETED)
-            disconnect.cancel()
-            if not result.done():
-                result.cancel()
-                await self.stop()
-                # No status of HTTP says so; nginx logs this one.
-                raise HTTPException(499, "The client has gone.")
+        if self.exchange.runs:
             try:
-                values = result.result()
+                values = await self._result(request)
             except (RunFailed, RunCancelled):
                 await self._delete()
                 raise
-            messages, waits = values["messages"], ()
-            if INTERRUPT not in values:
+            outcome = self.exchange.outcome
+            assert outcome is not None  # `result` has returned
+            messages, waits = values["messages"], outcome.waits
+            text = _waiting(waits, self.inbox)
+            if outcome.status == "done":
                 text, reason = self._last_answer(values)
-            elif waits := await run_in_threadpool(self._waits):
-                text = _waiting(waits, self.inbox)
-            else:
-                continue  # somebody has decided meanwhile
             text = f"{self.remark}\n\n{text}" if self.remark else text
-            break
         message: dict[str, object] = {"role": "assistant", "content": text, "refusal": None}
         if calls := _calls(waits, messages):
             spoken, _ = _last_text(messages)
@@ -268,6 +217,20 @@ class Chat:
         await self._delete(messages, waits)
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
         return {**completion, "choices": [choice]}
+
+    async def _result(self, request: Request) -> Any:
+        """The output of the run, unless the client goes away, which ends the run."""
+        result = asyncio.ensure_future(self.exchange.result())
+        # Starlette does not stop an endpoint whose client has gone.
+        disconnect = asyncio.ensure_future(_has_gone(request))
+        await asyncio.wait({result, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        disconnect.cancel()
+        if result.done():
+            return result.result()
+        result.cancel()
+        await self.stop()
+        # No status of HTTP says so; nginx logs this one.
+        raise HTTPException(499, "The client has gone.")
 
     # The answer piece by piece
 
@@ -283,7 +246,8 @@ class Chat:
 
         # As in OpenAI's streams: the role comes first, with no text.
         yield chunk({"role": "assistant", "content": ""})
-        messages, waits = self.before.messages, self.waits
+        before = self.exchange.before
+        messages, waits = before.messages, before.waits
         try:
             reason = "stop"
             async for text, why in self._pieces():
@@ -293,8 +257,9 @@ class Chat:
                 reason = why
                 if text:
                     yield chunk({"content": text})
-            if self.run is not None:
-                messages, waits = await run_in_threadpool(self._now)
+            if self.exchange.runs:
+                now = await run_in_threadpool(self.exchange.now)
+                messages, waits = now.messages, now.waits
             if calls := _calls(waits, messages):
                 indexed = [{"index": index, **call} for index, call in enumerate(calls)]
                 yield chunk({"tool_calls": indexed})
@@ -312,58 +277,47 @@ class Chat:
 
     async def _pieces(self) -> AsyncIterator[tuple[str, str]]:
         """Pieces of the text, each with the reason why it would end there, and remarks."""
-        if self.run is not None and self.remark:
+        exchange = self.exchange
+        if not exchange.runs:
+            yield f"{_waiting(exchange.before.waits, self.inbox)}\n{self.remark}".strip(), "stop"
+            return
+        if self.remark:
             yield f"{self.remark}\n\n", "stop"
         # A structured answer is whole, or it is not one; what is said before it is not part of it.
         is_whole = CLIENT_RESPONSE_FORMAT in self.settings
-        while self.run is not None:
-            message, status, error = None, "", ""
-            async for part in self.run.astream():
-                if part["type"] == "waiting_for":
-                    yield part["data"]["text"], _COMMENT
-                elif part["type"] == "end":
-                    status, error = part["data"]["status"], part["data"].get("error")
-                elif part["type"] == "messages" and not part["ns"] and not is_whole:
-                    piece = part["data"][0]
-                    if not isinstance(piece, AIMessage):
-                        continue
-                    # Several messages of the model are paragraphs of one answer.
-                    if piece.text and message not in (None, piece.id):
-                        yield "\n\n", "stop"
-                    message = piece.id if piece.text else message
-                    yield piece.text, _reason(piece)
-            self.has_ended = status in ("done", "failed", "waiting")
-            if status == "failed":
-                raise RunFailed(f"run {self.run.id!r}", f"has failed: {error}.")
-            if status == "done":
-                if message is None:  # an answer of which there was no stream, or is none any more
-                    yield self._last_answer(await self.run.aresult())
-                return
-            if waits := await run_in_threadpool(self._waits):
-                text = _waiting(waits, self.inbox)
-                yield ("\n\n" if message and text else "") + text, "stop"
-                return
-        yield f"{_waiting(self.waits, self.inbox)}\n{self.remark}".strip(), "stop"
+        message = None
+        async for part in exchange.follow():
+            if part["type"] == "waiting_for":
+                yield part["data"]["text"], _COMMENT
+            elif part["type"] == "messages" and not part["ns"] and not is_whole:
+                piece = part["data"][0]
+                if not isinstance(piece, AIMessage):
+                    continue
+                # Several messages of the model are paragraphs of one answer.
+                if piece.text and message not in (None, piece.id):
+                    yield "\n\n", "stop"
+                message = piece.id if piece.text else message
+                yield piece.text, _reason(piece)
+        outcome = exchange.outcome
+        if outcome is not None and outcome.status == "waiting":
+            text = _waiting(outcome.waits, self.inbox)
+            yield ("\n\n" if message and text else "") + text, "stop"
+            return
+        values = await exchange.run.aresult()
+        if message is None:  # an answer of which there was no stream, or is none any more
+            yield self._last_answer(values)
 
     async def stop(self) -> None:
         """End the run of a client that has gone."""
-        if self.run is not None and not self.has_ended:
-            self.has_ended = True
-            await self.run.acancel(by=self.principal.name)
+        if self.exchange.runs and self.exchange.outcome is None:
+            await self.exchange.cancel()
             await self._delete()
 
     # Parts of both
 
     def _shown(self, kind: str) -> dict[str, object]:
-        return {"id": self.id, "object": kind, "created": int(time.time()), "model": self.model}
-
-    def _waits(self) -> Sequence[Wait]:
-        return self._now()[1]
-
-    def _now(self) -> tuple[Sequence[BaseMessage], Sequence[Wait]]:
-        """The messages of the thread, and what it waits for."""
-        now = ChatThread.read(self.service, self.thread, self.principal)
-        return now.messages, now.waits(self.service)
+        model = self.exchange.agent
+        return {"id": self.id, "object": kind, "created": int(time.time()), "model": model}
 
     def _last_answer(self, values: Mapping[str, Any]) -> tuple[str, str]:
         """The text of the last answer, and why it ends."""
@@ -373,8 +327,10 @@ class Chat:
         return _last_text(values["messages"])
 
     async def _usage(self) -> dict[str, object]:
-        used = Counter() if self.run is None else await run_in_threadpool(_usage_of, self.run)
-        input_, output, cached = (used[name] - self.usage_before[name] for name in _USAGE)
+        used = await run_in_threadpool(self.exchange.used)
+        input_, output, cached = (
+            sum(number for (_, kind), number in used.items() if kind == name) for name in TOKENS
+        )
         return {
             "prompt_tokens": input_,
             "completion_tokens": output,
@@ -391,15 +347,15 @@ class Chat:
             messages: The messages of the thread.
             waits: What it waits for.
         """
-        run, tenant = self.run, self.principal.tenant
-        if self.keeps or run is None:
+        exchange = self.exchange
+        if self.keeps or not exchange.runs:
             return
-        if await run_in_threadpool(lambda: run.status) == "waiting" and not self._is_known(
-            messages, waits
-        ):
+        status = await run_in_threadpool(lambda: exchange.run.status)
+        if status == "waiting" and not self._is_known(messages, waits):
             return
         self.keeps = True  # nothing is left to delete
-        delete = partial(self.service.threads.delete, by=self.principal.name, tenant=tenant)
+        by, tenant = exchange.principal.name, exchange.principal.tenant
+        delete = partial(exchange.service.threads.delete, by=by, tenant=tenant)
         await run_in_threadpool(delete, self.thread)
 
     def _is_known(self, messages: Sequence[BaseMessage], waits: Sequence[Wait]) -> bool:
@@ -408,7 +364,7 @@ class Chat:
         The run has had one answer of the model, whose calls are all the client's. A client that
         wants the calls alone, as for a structured answer, leaves no thread behind.
         """
-        if self.before.messages or len(messages) != self.new + 1:
+        if self.exchange.before.messages or len(messages) != self.new + 1:
             return False
         last = messages[-1]
         calls = {call["id"] for call in last.tool_calls} if isinstance(last, AIMessage) else set()
@@ -454,14 +410,6 @@ def _waiting(waits: Sequence[Wait], inbox: str) -> str:
     """Describe the reviews and questions of a thread; empty without one."""
     # The calls of client tools are in the answer itself.
     return "" if all(map(is_client_call, waits)) else waits_text(waits, inbox)
-
-
-def _usage_of(run: Run) -> Counter[str]:
-    """The tokens that a run has used, by kind."""
-    used: Counter[str] = Counter()
-    for line in run.info.usage:
-        used.update({name: line[name] for name in _USAGE})
-    return used
 
 
 async def _has_gone(request: Request) -> None:

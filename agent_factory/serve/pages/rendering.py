@@ -14,16 +14,14 @@ from typing import TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from agent_factory.errors import AgentFactoryError
-from agent_factory.serve.errors import status_of, text_of
+from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.pages.attachments import LIMIT
 from agent_factory.serve.pages.markdown import markdown
-from agent_factory.serve.security import csrf_token, logged_failure
+from agent_factory.serve.security import csrf_token
 from agent_factory.topology.render import html, svg
 
 Pages = TypeVar("Pages")
@@ -80,16 +78,11 @@ def with_error_page(endpoint: Endpoint[Pages]) -> Endpoint[Pages]:
     async def serve(pages: Pages, request: Request) -> Response:
         try:
             return await endpoint(pages, request)
-        except HTTPException as error:
-            status, text = error.status_code, error.detail
         # Nobody reads a page: RequestGuard ends the request.
         except ClientDisconnect:
             raise
         except Exception as error:
-            status = status_of(error)
-            text = text_of(error) if isinstance(error, AgentFactoryError) else str(error)
-            if status >= 500:
-                status, text = logged_failure(request, error)
+            status, text = refusal_of(request, error)
         template = "error_part.html" if is_partial(request) else "error.html"
         path, is_missing = request.url.path, status == 404
         # A form is sent to a place below its page, which has no page itself.

@@ -1,4 +1,4 @@
-"""What threads wait for, as clients of their agents see it."""
+"""Texts and data about waits, for clients of the agents."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from starlette.requests import Request
 
 from agent_factory.serve.client_tools import is_client_call
 from agent_factory.serve.json_response import time_text, to_json
-from agent_factory.service import Run, Service, Wait
-
-
-def open_waits(service: Service, run: Run) -> list[Wait]:
-    """The undecided waits of a run, without calls that its client runs: nobody decides those."""
-    # Without a tenant, which was checked when the run was read.
-    waits = service.inbox().waits(thread=run.thread_id, limit=1000)
-    return [wait for wait in waits if wait.run == run.id and not is_client_call(wait)]
+from agent_factory.service import Wait
 
 
 def may_decide_about(request: Request, wait: Wait) -> bool:

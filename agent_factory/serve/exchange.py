@@ -1,0 +1,330 @@
+"""Exchange: what a client says to a thread of the service, and how the run answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from agent_factory.serve.client_tools import is_client_call, takes_client_tools, with_settings
+from agent_factory.serve.principal import Principal
+from agent_factory.service import NotFound, Run, RunCancelled, Service, ThreadInfo, Wait
+from agent_factory.upstream import INTERRUPT
+
+Via = Literal["langgraph", "ag-ui", "openai", "mcp", "a2a"]
+"""Protocols, as the audit names them."""
+
+TOKENS = ("input_tokens", "output_tokens", "cached_tokens")
+"""Kinds of tokens that a run counts."""
+
+
+@dataclass(frozen=True)
+class ThreadView:
+    """A thread at one moment.
+
+    Args:
+        info: The thread; None before its first message.
+        values: Its state.
+        checkpoint: The id of its newest checkpoint.
+        waits: Its open waits, those for the client included.
+    """
+
+    info: ThreadInfo | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str | None = None
+    waits: Sequence[Wait] = ()
+
+    @property
+    def messages(self) -> Sequence[BaseMessage]:
+        """The messages of the thread."""
+        messages: Sequence[BaseMessage] = self.values.get("messages", ())
+        return messages
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """End of an exchange.
+
+    Args:
+        status: "waiting" until somebody decides about `waits`.
+        error: With "failed": the class of the error, ": ", and its text.
+        waits: With "waiting": the open waits of the run.
+    """
+
+    status: Literal["done", "waiting", "failed", "cancelled"]
+    error: str = ""
+    waits: Sequence[Wait] = ()
+
+    @property
+    def reviews(self) -> list[Wait]:
+        """The waits about which people decide."""
+        return reviews_of(self.waits)
+
+
+@dataclass
+class Exchange:
+    """One request of a client to a thread: messages or decisions go in, events and an outcome out.
+
+    Each protocol parses its request, calls `send`, `decide` or `answer`, writes the parts of
+    `follow` as its own events, and ends with the words for `outcome`.
+
+    Args:
+        service: The service.
+        principal: Who makes the request.
+        may_decide: Says whether they may decide about a wait; None if about each.
+        agent: The agent.
+        thread: The id of the thread; None for a new one.
+        via: The protocol, for the audit.
+        runs: The runs that answer, in their order: the one that a decision continues, the one that
+            a message begins.
+        outcome: The end of the exchange; None before `follow` or `result` has returned.
+        used_before: The tokens that its runs had used before this request, see `tokens_of`.
+    """
+
+    service: Service
+    principal: Principal
+    may_decide: Callable[[Wait], bool] | None
+    agent: str
+    thread: str | None
+    via: Via
+    runs: list[Run] = field(default_factory=list)
+    outcome: Outcome | None = None
+    used_before: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @classmethod
+    def of(
+        cls, service: Service, request: Request, agent: str, thread: str | None, via: Via
+    ) -> Exchange:
+        """The exchange of a request with a thread, which need not exist."""
+        state = request.state
+        return cls(service, state.principal, state.may_decide, agent, thread, via)
+
+    @classmethod
+    def about(
+        cls, service: Service, request: Request, agent: str, run_id: str, via: Via
+    ) -> Exchange:
+        """The exchange of a request about a run.
+
+        Raises:
+            NotFound: There is no such run of this tenant and this agent.
+        """
+        exchange = cls.of(service, request, agent, None, via)
+        run = exchange.join(run_id)
+        exchange.thread = run.thread_id
+        if run.info.agent != agent:
+            raise NotFound(f"run {run_id!r}", f"is not a run of {agent!r}.")
+        return exchange
+
+    @cached_property
+    def before(self) -> ThreadView:
+        """The thread before this request."""
+        return self.now()
+
+    def now(self) -> ThreadView:
+        """The thread as it is stored now. Another tenant's thread does not exist."""
+        try:
+            info = self.service.threads.get(str(self.thread), tenant=self.principal.tenant)
+        except NotFound:
+            return ThreadView()
+        # A thread without a message has no agent, and so no state that could be read.
+        if not info.agent:
+            return ThreadView(info)
+        state = self.service.threads.state(info.id, tenant=info.tenant)
+        checkpoint = state.config["configurable"].get("checkpoint_id")
+        waits: Sequence[Wait] = ()
+        if info.status == "waiting":
+            waits = self.service.inbox(info.tenant).waits(thread=info.id, limit=1000)
+        return ThreadView(info, state.values, checkpoint, waits)
+
+    def join(self, run_id: str) -> Run:
+        """Let a run answer that was there before this request."""
+        run = self.service.run(run_id, tenant=self.principal.tenant)
+        self.used_before = tokens_of([run])
+        self.runs.append(run)
+        return run
+
+    @property
+    def run(self) -> Run:
+        """The run that was joined last."""
+        return self.runs[-1]
+
+    def reviews(self) -> list[Wait]:
+        """The open waits of the run about which people decide."""
+        return reviews_of(open_waits(self.service, self.run))
+
+    # What goes in
+
+    def send(self, message: object, **options: Any) -> Run:
+        """Submit a message; None goes on without one.
+
+        Args:
+            message: As `Service.submit` takes it.
+            options: More for `Service.submit`.
+        """
+        options |= {"tenant": self.principal.tenant, "by": self.principal.name}
+        run = self.service.submit(self.agent, thread=self.thread, message=message, **options)
+        self.runs.append(run)
+        return run
+
+    def repeat(self, message_id: str | None, **options: Any) -> Run:
+        """Join the last run of the thread: the client has lost its stream, and says nothing new.
+
+        Args:
+            message_id: If the run has failed or was cancelled, another one goes on from there with
+                this id; None tries nothing.
+            options: More for `Service.submit`.
+
+        Raises:
+            HTTPException: 422 if the thread has no run.
+        """
+        info, tenant = self.before.info, self.principal.tenant
+        if info is None or info.run is None:
+            raise HTTPException(422, "messages must have a message of the user, got none.")
+        last = self.service.run(info.run, tenant=tenant)
+        if message_id is None or last.status not in ("failed", "cancelled"):
+            self.runs.append(last)
+            return last
+        checkpoint = self.before.checkpoint
+        return self.send(None, message_id=message_id, checkpoint=checkpoint, **options)
+
+    def with_settings(
+        self, results: dict[str, dict[str, Any]], settings: Mapping[str, object]
+    ) -> dict[str, dict[str, Any]]:
+        """Decisions that are results of calls, with the tools that the client sends with them.
+
+        Args:
+            results: Results of calls that the client has run, as decisions by the ids of the waits.
+            settings: What the client asks for, as `client_settings` makes it.
+        """
+        if not results or not takes_client_tools(self.service.agents[self.agent]):
+            return results
+        run = self.service.run(self._run_of(results))
+        return with_settings(results, settings, run, self.before.messages)
+
+    def decide(self, decisions: Mapping[str, Any], *, stream: Collection[str] | None = None) -> Run:
+        """Decide about waits of one run: about all of them, or about none.
+
+        Args:
+            decisions: Decisions by the ids of the waits. None in place of one ends the run.
+            stream: The modes that are recorded from now on; None takes those of the run.
+
+        Raises:
+            ServiceError: As `Inbox.decide_together` does.
+            ReviewError: As `Inbox.decide_together` does.
+        """
+        name = self.principal.name
+        inbox = self.service.inbox(self.principal.tenant, may_decide=self.may_decide)
+        run = self.runs[-1] if self.runs else self.join(self._run_of(decisions))
+        if None in decisions.values():
+            run.cancel(by=name)
+        else:
+            roles = self.principal.roles
+            inbox.decide_together(decisions, by=name, roles=roles, stream=stream, via=self.via)
+        return run
+
+    def _run_of(self, decisions: Mapping[str, Any]) -> str:
+        # Any of them: a thread waits in one run at a time.
+        return self.service.inbox(self.principal.tenant).get(next(iter(decisions))).run
+
+    def answer(self, value: object, *, stream: Collection[str] | None = None) -> Run:
+        """Answer the interrupts of the thread, as `Service.resume` does."""
+        run = self.service.resume(
+            str(self.thread),
+            value,
+            by=self.principal.name,
+            roles=self.principal.roles,
+            stream=stream,
+            tenant=self.principal.tenant,
+            may_decide=self.may_decide,
+            via=self.via,
+        )
+        self.runs.append(run)
+        return run
+
+    async def cancel(self) -> None:
+        """End the runs, unless the exchange has ended."""
+        if self.outcome is None:
+            for run in self.runs:
+                await run.acancel(by=self.principal.name)
+
+    # What comes out
+
+    async def follow(self) -> AsyncIterator[dict[str, Any]]:
+        """Parts of the streams of the runs, until one pauses or the last one has ended.
+
+        A run about which somebody decides just when it pauses is followed further. `outcome` is
+        there afterwards.
+        """
+        for run in self.runs:
+            self.outcome = outcome = None
+            while outcome is None:
+                end: Mapping[str, Any] = {}
+                try:
+                    async for part in run.astream():
+                        end = part["data"] if part["type"] == "end" else end
+                        yield part
+                except RunCancelled:
+                    outcome = Outcome("cancelled")
+                    break
+                if end["status"] == "waiting":
+                    outcome = await run_in_threadpool(self._pause, run)
+                else:
+                    outcome = Outcome(end["status"], error=end.get("error") or "")
+            self.outcome = outcome
+            # A run that only its client holds up lets the next message pass.
+            if outcome.status != "done" and (outcome.status != "waiting" or outcome.reviews):
+                return
+
+    async def result(self) -> Any:
+        """Output of the last run, once it has ended or pauses; `outcome` is there afterwards.
+
+        Raises:
+            RunFailed: The run has failed.
+            RunCancelled: The run was cancelled.
+        """
+        while True:
+            values = await self.run.aresult()
+            outcome: Outcome | None = Outcome("done")
+            if INTERRUPT in values:
+                outcome = await run_in_threadpool(self._pause, self.run)
+            if outcome is not None:
+                self.outcome = outcome
+                return values
+
+    def _pause(self, run: Run) -> Outcome | None:
+        """The outcome of a run that waits; None if somebody has decided meanwhile."""
+        waits = open_waits(self.service, run)
+        return Outcome("waiting", waits=waits) if waits else None
+
+    def used(self) -> Counter[tuple[str, str]]:
+        """Tokens that the model calls of this request have used, see `tokens_of`."""
+        tokens = tokens_of(self.runs)
+        tokens.subtract(self.used_before)
+        return tokens
+
+
+def open_waits(service: Service, run: Run) -> list[Wait]:
+    """The undecided waits of a run, those for its client included."""
+    # Without a tenant, which was checked when the run was read.
+    return service.inbox().waits(thread=run.thread_id, run=run.id, limit=1000)
+
+
+def reviews_of(waits: Collection[Wait]) -> list[Wait]:
+    """The waits about which people decide, without calls that a client runs."""
+    return [wait for wait in waits if not is_client_call(wait)]
+
+
+def tokens_of(runs: Collection[Run]) -> Counter[tuple[str, str]]:
+    """The tokens that runs have used, by model and kind of `TOKENS`."""
+    tokens: Counter[tuple[str, str]] = Counter()
+    for line in (line for run in runs for line in run.info.usage):
+        for name in TOKENS:
+            tokens[line["model"], name] += line[name]
+    return tokens

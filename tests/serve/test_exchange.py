@@ -1,0 +1,180 @@
+"""One promise of five protocols: the same message leads to the same thread, waits and outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import Mock
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from agent_factory.serve import exchange
+from agent_factory.service import Service
+from serve.accounts import SERVER as SERVER
+from serve.accounts import add_gated, decided_meanwhile, statuses
+from serve.agents import chat_service
+from serve.route_examples import AG_UI, USER, Sent, a2a, mcp, said
+from tables import each
+from waiting import until
+
+Asked = tuple[str, Sent]
+"""The path of a request, with its body and its headers."""
+
+
+def langgraph(agent: str, thread: str, text: str) -> Asked:
+    inputs = {"messages": [{**USER, "content": text}]}
+    body = {"assistant_id": agent, "input": inputs, "if_not_exists": "create"}
+    return f"/threads/{thread}/runs/wait", Sent({**body, "on_disconnect": "cancel"}, {})
+
+
+def ag_ui(agent: str, thread: str, text: str) -> Asked:
+    messages = [{"id": uuid4().hex, **USER, "content": text}]
+    return f"/ag-ui/{agent}", Sent({**AG_UI, "threadId": thread, "messages": messages}, {})
+
+
+def openai(agent: str, thread: str, text: str) -> Asked:
+    body = {"model": agent, "messages": [{**USER, "content": text}]}
+    return "/v1/chat/completions", Sent(body, {"x-thread-id": thread})
+
+
+def openai_stream(agent: str, thread: str, text: str) -> Asked:
+    path, sent = openai(agent, thread, text)
+    return path, Sent({**sent.body, "stream": True}, sent.headers)
+
+
+def by_mcp(agent: str, thread: str, text: str) -> Asked:
+    return "/mcp", mcp("tools/call", agent, arguments={"message": text, "thread": thread})
+
+
+def by_a2a(agent: str, thread: str, text: str) -> Asked:
+    message = {**said(text, contextId=thread), "messageId": uuid4().hex}
+    return f"/a2a/{agent}", a2a("SendMessage", message=message)
+
+
+def a2a_stream(agent: str, thread: str, text: str) -> Asked:
+    path, sent = by_a2a(agent, thread, text)
+    return path, Sent({**sent.body, "method": "SendStreamingMessage"}, sent.headers)
+
+
+PROTOCOLS = [langgraph, ag_ui, openai, openai_stream, by_mcp, by_a2a, a2a_stream]
+Protocol = Callable[[str, str, str], Asked]
+
+
+@contextmanager
+def SERVICE(url: str) -> Iterator[Service]:
+    with chat_service(url) as service:
+        add_gated(service)
+        yield service
+
+
+def ask(
+    url: str, protocol: Protocol, agent: str, thread: str, text: str, by: str = "ann@acme"
+) -> httpx.Response:
+    path, sent = protocol(agent, thread, text)
+    headers = {**sent.headers, "x-user": by}
+    return httpx.post(url + path, json=sent.body, headers=headers, timeout=60)
+
+
+@each("protocol", PROTOCOLS)
+def test_a_message_is_answered_in_its_thread(
+    url: str, service: Service, protocol: Protocol
+) -> None:
+    thread = uuid4().hex
+    answers = [ask(url, protocol, "payer", thread, text).text for text in ("Pay", "More")]
+    messages = service.threads.state(thread, tenant="acme").values["messages"]
+    texts = [message.text for message in messages]
+    turn = ["Let me see.", "Paid 5.", "Done: Paid 5."]
+    assert texts == ["Pay", *turn, "More", *turn]
+    # The words of a stream come one by one.
+    assert all("Done:" in answer for answer in answers)
+    assert statuses(service, thread) == ["done", "done"]
+
+
+@each("protocol", PROTOCOLS)
+def test_a_review_is_named_and_its_decision_continues_the_run(
+    url: str, service: Service, protocol: Protocol
+) -> None:
+    thread = uuid4().hex
+    answer = ask(url, protocol, "desk", thread, "Pay")
+    (wait,) = service.inbox("acme").waits(thread=thread)
+    assert (wait.tool, wait.args) == ("pay", {"euros": 5})
+    # A client of LangGraph reads the interrupt; the others read the address of the wait or its id.
+    named = '"pay"' if protocol is langgraph else wait.digest if protocol is by_mcp else wait.id
+    assert named in answer.text
+    service.decide(wait.id, "approve", by="bob", tenant="acme").result(60)
+    assert statuses(service, thread) == ["done"]
+
+
+@each("protocol", [ag_ui, openai, openai_stream, by_mcp, by_a2a, a2a_stream])
+def test_a_run_that_somebody_decides_about_meanwhile_is_followed(
+    url: str, protocol: Protocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "open_waits", decided_meanwhile())
+    # The words of a stream come one by one.
+    assert "Done:" in ask(url, protocol, "desk", uuid4().hex, "Pay").text
+
+
+@each("protocol", [by_mcp, by_a2a, a2a_stream])
+def test_who_runs_no_calls_is_told_that_another_client_does(
+    url: str, service: Service, protocol: Protocol
+) -> None:
+    thread = uuid4().hex
+    answer = ask(url, protocol, "own", thread, "clock")
+    assert "waits for the results of calls" in answer.text
+    assert statuses(service, thread) == ["waiting"]
+
+
+@each("protocol", PROTOCOLS)
+def test_a_failure_of_a_run_is_shown(url: str, service: Service, protocol: Protocol) -> None:
+    thread = uuid4().hex
+    assert "the model is out of order" in ask(url, protocol, "echo", thread, "fail").text
+    assert statuses(service, thread) == ["failed"]
+
+
+@each("protocol", PROTOCOLS)
+def test_a_failure_of_the_server_keeps_its_details(
+    url: str,
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    protocol: Protocol,
+) -> None:
+    caplog.clear()
+    monkeypatch.setattr(service, "submit", Mock(side_effect=RuntimeError("secret of the server")))
+    answer = ask(url, protocol, "echo", uuid4().hex, "Hi")
+    assert "The server has failed. Its log says why" in answer.text
+    assert "secret" not in answer.text
+    assert "secret of the server" in caplog.text
+
+
+@each("protocol", PROTOCOLS)
+def test_a_thread_of_another_tenant_is_not_written_to(
+    url: str, service: Service, protocol: Protocol
+) -> None:
+    thread = service.submit("echo", message="Hi", tenant="acme").thread_id
+    answer = ask(url, protocol, "echo", thread, "Mine", by="eve@other")
+    # JSON-RPC has an error of its own, and so has MCP.
+    is_rpc = protocol in (by_mcp, by_a2a, a2a_stream)
+    assert answer.status_code == (200 if is_rpc else 404)
+    assert thread in answer.text
+    assert "does not exist" in answer.text or "belongs to another tenant" in answer.text
+    assert len(statuses(service, thread)) == 1
+
+
+@pytest.mark.usefixtures("gate")
+@each("protocol", [langgraph, ag_ui, openai, openai_stream, by_mcp])
+def test_a_client_that_goes_away_ends_its_run(
+    url: str, service: Service, protocol: Protocol
+) -> None:
+    thread = uuid4().hex
+    path, sent = protocol("gated", thread, "Hi")
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(
+            url + path,
+            json=sent.body,
+            headers=sent.headers,
+            timeout=httpx.Timeout(60, read=0.5),  # waits: the client gives up
+        )
+    until(lambda: statuses(service, thread) == ["cancelled"])
