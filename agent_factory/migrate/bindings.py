@@ -10,7 +10,7 @@ from itertools import accumulate
 import libcst as cst
 from libcst.metadata import ImportAssignment
 
-from agent_factory.migrate.moves import Keyword, home_of, is_known, leads_to_known
+from agent_factory.migrate.moves import Advice, Keyword, home_of, is_known, leads_to_known
 from agent_factory.migrate.source import Source, dotted
 from agent_factory.migrate.values import Edit, Finding, Symbol
 
@@ -115,9 +115,9 @@ class CallSite:
     call: cst.Call
     symbol: Symbol
 
-    def finding(self, node: cst.CSTNode, what: str, why: str, write: str) -> Finding:
+    def finding(self, node: cst.CSTNode, what: str, advice: Advice | str, **words: str) -> Finding:
         """A finding about an argument."""
-        return self.source.finding(node, "argument", f"{self.symbol.name}({what})", why, write)
+        return self.source.finding(node, f"{self.symbol.name}({what})", advice, **words)
 
 
 def calls_of(source: Source, bindings: Sequence[Binding]) -> list[CallSite]:
@@ -143,7 +143,7 @@ def keyword_changes(site: CallSite, rows: Mapping[str, Keyword]) -> Iterator[Edi
             if isinstance(value, cst.SimpleString) and (word := row.words.get(value.raw_value)):
                 yield site.source.edit(value, f"{value.quote}{word}{value.quote}")
         elif row.name in names:
-            yield site.finding(arg, what, f"{row.name} is given, too", f"only {row.name}=...")
+            yield site.finding(arg, what, "twice", name=row.name)
         elif row.name and row.value is None:
             yield site.source.edit(arg.keyword, row.name)
         # The value changes as well, which is possible only for a number in the source.
@@ -151,4 +151,4 @@ def keyword_changes(site: CallSite, rows: Mapping[str, Keyword]) -> Iterator[Edi
             yield site.source.edit(arg.keyword, row.name)
             yield site.source.edit(arg.value, row.value.format(site.source.text(arg.value)))
         else:
-            yield site.finding(arg, what, row.why, row.write)
+            yield site.finding(arg, what, Advice(row.why, row.write))

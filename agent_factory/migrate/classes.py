@@ -38,14 +38,13 @@ class Classes:
         for typed in self.source.every(cst.Subscript):
             symbol = self._symbols.get(typed.value)
             if symbol and (base := _built_in(symbol)) and not getattr(base, "__parameters__", ()):
-                why, write = "the class takes no types, and Python raises a TypeError", symbol.name
-                yield self.source.finding(typed, "class", self.source.text(typed), why, write)
+                text = self.source.text(typed)
+                yield self.source.finding(typed, text, "no types", name=symbol.name)
         for schema in self._schemas:
             value = self.source.value_of(schema)
             if isinstance(value, cst.ClassDef) and not _NO_DICTS.isdisjoint(_marks(value)):
-                why, write = "a state schema must be a TypedDict", "a class that extends AgentState"
-                name = f"state_schema={self.source.text(schema)}"
-                yield self.source.finding(schema, "class", name, why, write)
+                what = f"state_schema={self.source.text(schema)}"
+                yield self.source.finding(schema, what, "schema")
         for function in self.source.every(cst.FunctionDef):
             yield from self._hook_findings(function)
 
@@ -129,13 +128,9 @@ class Classes:
                     continue
                 key = item.key.raw_value
                 if key == "jump_to" and not jumps and dotted(item.value) != "None":
-                    why = "this hook does not declare a jump, and then a jump is an error"
-                    write = 'hook_config(can_jump_to=["end"]) above the hook, or no jump'
-                    yield self.source.finding(item, "hook", key, why, write)
+                    yield self.source.finding(item, key, "jump")
                 elif keys is not None and key not in keys:
-                    why = "no state schema in this file has the key, and writing it is an error"
-                    write = "the key in a state schema, or nothing"
-                    yield self.source.finding(item, "hook", key, why, write)
+                    yield self.source.finding(item, key, "state key")
 
 
 def _built_in(symbol: Symbol) -> type[object] | None:
@@ -183,9 +178,8 @@ def _method_findings(
     for method, definition in methods.items():
         # Only names are compared, as a build does: a class of a source is never executed.
         if not hasattr(AgentMiddleware, method) and meant_by(method, is_method=True):
-            why = "it looks like a hook that never runs, and a build refuses it"
-            write = f"_{method} if it is a helper"
-            yield source.finding(definition, "class", f"{class_name}.{method}", why, write)
+            what = f"{class_name}.{method}"
+            yield source.finding(definition, what, "misspelt", name=method)
     # With several bases, a name may come from one that is not ours.
     if base is AgentMiddleware or len(cls.bases) > 1:
         return
@@ -210,6 +204,4 @@ def _method_findings(
     for name, node in private:
         is_known = name in inherited or hasattr(base, name)
         if name.startswith("_") and not name.startswith("__") and not is_known:
-            why = f"{base.__name__} of agent_factory has no such private name"
-            write = "an override of a hook or a layer, or nothing"
-            yield source.finding(node, "class", f"{class_name}.{name}", why, write)
+            yield source.finding(node, f"{class_name}.{name}", "private", name=base.__name__)

@@ -140,15 +140,9 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
             name = ROOT if site.use in module_uses else AGENT.name
             problems = list(problems_of(site))
             if not site.use.certain:
-                why, write = (
-                    "another statement gives this name a value, too",
-                    "a single import of it",
-                )
-                problems.append(source.finding(site.call, "call", callee, why, write))
+                problems.append(source.finding(site.call, callee, "two imports"))
             elif is_taken(source, name):
-                why = f"this file uses the name {name} for something else"
-                write = "another name for that, and run this again"
-                problems.append(source.finding(site.call, "name-taken", callee, why, write))
+                problems.append(source.finding(site.call, callee, "name taken", name=name))
             yield from problems
             if not problems:
                 conversions.add(site.use)
@@ -159,9 +153,7 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
         called_uses = {site.use for site in calls}
         for use in {use for binding in bindings for use in binding.uses} - called_uses:
             if use.symbol and home_of(use.symbol) in REACTS:
-                why = "it is passed on, and this file does not show how it is called"
-                write = "create_agent, if it is called with parameters of create_agent"
-                yield source.finding(use.node, "call", source.text(use.node), why, write)
+                yield source.finding(use.node, source.text(use.node), "passed on")
     yield from Imports(source, bindings, frozenset(conversions)).changes()
     yield from Classes(source, bindings).findings()
     for node in source.every(cst.SimpleString):
@@ -184,9 +176,8 @@ def _extra_findings(site: CallSite) -> Iterator[Finding]:
     elif isinstance(value, cst.SimpleString):
         package = _PII_PACKAGES.get(str(value.raw_value))
     if arg and package and find_spec(package) is None:
-        why = f"it needs the package {package}, which is not installed"
-        write = f"{install('pii')}, or a function as the detector"
-        yield site.finding(arg, site.source.text(arg), why, write)
+        words = {"package": package, "install": install("pii")}
+        yield site.finding(arg, site.source.text(arg), "package", **words)
 
 
 def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
@@ -198,9 +189,8 @@ def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
     name = dotted(call.func) if isinstance(call, cst.Call) and call.args[0].value is node else ""
     if new and name.rpartition(".")[2] in _PATCHES:
         return source.edit(node, f"{node.quote}{new}{node.quote}")
-    why, may_move = "it is a string, and its use is unknown", is_known(path)
-    if not new and not may_move:
-        why = "agent_factory has no such name"
-    write = new and f"{new} if it names an import"
+    may_move = is_known(path)
+    write = f"{new} if it names an import" if new else ""
     write = write or replacement_of(path if may_move else path.rpartition(".")[0])
-    return source.finding(node, "text", source.text(node), why, write)
+    advice = "text" if new or may_move else "unknown text"
+    return source.finding(node, source.text(node), advice, replacement=write)

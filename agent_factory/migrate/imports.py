@@ -70,13 +70,7 @@ class Imports:
         for star in self.source.every(cst.ImportFrom):
             module = module_of(star)
             if isinstance(star.names, cst.ImportStar) and _is_left(module):
-                yield self.source.finding(
-                    star,
-                    "star-import",
-                    f"from {module} import *",
-                    "the names that are used cannot be distinguished from others",
-                    "the names that are used, one by one; then run this again",
-                )
+                yield self.source.finding(star, f"from {module} import *", "star-import")
 
     def _name(
         self, binding: Binding, symbol: Symbol
@@ -113,13 +107,8 @@ class Imports:
             # The module itself, and not a package around it, which stays.
             whole = bool(path) and path.count(".") >= binding.local.count(".")
             if use.symbol is None and whole and _is_left(binding.module):
-                yield self.source.finding(
-                    use.node,
-                    "module",
-                    self.source.text(use.node),
-                    "the module itself is used, for an unknown purpose",
-                    replacement_of(binding.module),
-                )
+                new, text = replacement_of(binding.module), self.source.text(use.node)
+                yield self.source.finding(use.node, text, "module", replacement=new)
         old = _piece(binding.statement, binding.alias)
         homes = list(dict.fromkeys(target.module for target in targets.values()))
         # Uses that do not move need the old import as well.
@@ -130,14 +119,8 @@ class Imports:
         if not homes:
             return [old]
         if not keeps_name and is_taken(self.source, ROOT):
-            yield self.source.finding(
-                binding.alias,
-                "name-taken",
-                binding.local,
-                f"this file uses the name {ROOT} for something else, which would hide the package",
-                "another name for that, or imports of the names that are used, from "
-                f"{', '.join(homes)}",
-            )
+            words = {"name": ROOT, "modules": ", ".join(homes)}
+            yield self.source.finding(binding.alias, binding.local, "package taken", **words)
             return [old]
         for use, target in targets.items():
             module = binding.local if keeps_name else target.module
@@ -151,7 +134,7 @@ class Imports:
 
     def _advice(self, node: cst.CSTNode, symbol: Symbol | None) -> Iterator[Finding]:
         if symbol and (advice := advice_on(symbol)):
-            yield self.source.finding(node, "name", str(symbol), *advice)
+            yield self.source.finding(node, str(symbol), advice)
 
 
 def _is_left(module: str) -> bool:

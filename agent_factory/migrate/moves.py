@@ -1,105 +1,54 @@
-"""The new modules of names, the new names of keywords, and names without a counterpart."""
+"""The table of moves: new modules of names, new names of keywords, advice for a person."""
 
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.resources import files
 from importlib.util import find_spec
 from typing import Final
 
-from agent_factory import middleware, prebuilt
 from agent_factory.migrate.values import Symbol
 
 ROOT: Final = "agent_factory"
-PREBUILT: Final = f"{ROOT}.prebuilt"
 MIDDLEWARE: Final = f"{ROOT}.middleware"
-STRUCTURED: Final = f"{ROOT}.structured_output"
 
-REACT: Final = Symbol(PREBUILT, "create_react_agent")
-REACTS: Final = (REACT, Symbol(ROOT, REACT.name))
+REACTS: Final = tuple(Symbol(module, "create_react_agent") for module in (f"{ROOT}.prebuilt", ROOT))
 AGENT: Final = Symbol(ROOT, "create_agent")
 
 _LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
 
-_INBOX = ("ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanResponse")
+_TABLE = tomllib.loads((files(__package__) / "moves.toml").read_text(encoding="utf-8"))
 
-_FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
+STAYS: Final[tuple[str, ...]] = tuple(_TABLE["stays"])
+"""Modules that may still be imported: their other names stay, without a finding."""
 
-_INTERNAL = "internal_call_transformer"  # the package does not offer its names
 
-_MIDDLEWARE_MODULES = {
-    "_execution", "_redaction", "_retry", "_trace_policy", "auto_mode", "context_editing",
-    "file_search", "human_in_the_loop", "model_call_limit", "model_fallback", "model_refusal",
-    "model_retry", "model_router", "pii", "provider_tool_search", "shell_tool", "summarization",
-    "todo", "tool_call_limit", "tool_emulator", "tool_error", "tool_retry", "tool_selection",
-    "types",
-}  # fmt: skip
+def _names(home: str, names: list[str]) -> tuple[str, ...]:
+    return tuple(import_module(home).__all__ if names == ["*"] else names)
+
 
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "langgraph.prebuilt": {ROOT: _FOR_TOOLS, PREBUILT: (REACT.name, "ValidationNode")},
-    "langgraph.prebuilt.chat_agent_executor": {
-        PREBUILT: tuple({*prebuilt.__all__} - {"ValidationNode", *_INBOX})
-    },
-    "langgraph.prebuilt.tool_node": {ROOT: (*_FOR_TOOLS, "ToolCallRequest")},
-    "langgraph.prebuilt.tool_validator": {PREBUILT: ("ValidationNode",)},
-    "langgraph.prebuilt.interrupt": {PREBUILT: _INBOX},
-    "langchain.agents": {ROOT: ("AgentState", AGENT.name)},
-    "langchain.agents.factory": {ROOT: (AGENT.name,)},
-    # Its modules offer what the package offers, and more; what has a counterpart has its name.
-    _LANGCHAIN_MIDDLEWARE: {MIDDLEWARE: tuple(middleware.__all__)},
-    f"{_LANGCHAIN_MIDDLEWARE}.{_INTERNAL}": {
-        f"{MIDDLEWARE}.{_INTERNAL}": (
-            "INTERNAL_CALL_METADATA_KEY",
-            "InternalCallTransformer",
-            "internal_call_metadata",
-        )
-    },
-    "langchain.agents.structured_output": {
-        STRUCTURED: (
-            "AutoStrategy",
-            "MultipleStructuredOutputsError",
-            "OutputToolBinding",
-            "ProviderStrategy",
-            "ProviderStrategyBinding",
-            "ResponseFormat",
-            "SchemaT",
-            "StructuredOutputError",
-            "StructuredOutputValidationError",
-            "ToolStrategy",
-        )
-    },
-    # Calls of what has moved are looked at again: they may become create_agent in a second step,
-    # and have arguments that a person decides about.
-    MIDDLEWARE: {MIDDLEWARE: tuple(middleware.__all__)},
-    PREBUILT: {PREBUILT: (REACT.name,)},
-    ROOT: {ROOT: (AGENT.name, REACT.name)},
+    module: {home: _names(home, names) for home, names in homes.items()}
+    for module, homes in _TABLE["moves"].items()
 }
 """For each old module: the new modules of its names."""
 
-STAYS: Final = ("langgraph.prebuilt", "langgraph.prebuilt.tool_node", MIDDLEWARE, PREBUILT, ROOT)
-"""Modules that may still be imported: their other names stay, without a finding."""
 
-_ADVICE: Final[Mapping[str, tuple[str, str]]] = {
-    "langgraph.prebuilt.chat_agent_executor.create_tool_calling_executor": (
-        "it is an older name of create_react_agent, with other parameters",
-        "agent_factory.prebuilt.create_react_agent",
-    ),
-    f"{_LANGCHAIN_MIDDLEWARE}._execution.BaseExecutionPolicy": (
-        "policies here are subclasses of ExecutionPolicy, whose methods differ",
-        "agent_factory.middleware.ExecutionPolicy",
-    ),
-    f"{_LANGCHAIN_MIDDLEWARE}.shell_tool.ShellToolState": (
-        "the state of the shell has other keys here",
-        "agent_factory.middleware.ShellState",
-    ),
-}
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Why a person has to decide, and what to write; parts in braces are filled in."""
 
-_NO_COUNTERPART: Final = (
-    "agent_factory has no such name",
-    "its replacement (docs/migration.md); the import stays",
-)
+    why: str
+    write: str
+    kind: str = "argument"
+
+
+ADVICE: Final = {key: Advice(**row) for key, row in _TABLE["advice"].items()}
+"""Advice on names without a counterpart by their paths, and on other places by a key."""
 
 
 def home_of(symbol: Symbol) -> Symbol | None:
@@ -112,7 +61,7 @@ def home_of(symbol: Symbol) -> Symbol | None:
 
 def _table_of(module: str) -> str:
     package, _, name = module.rpartition(".")
-    inside = package == _LANGCHAIN_MIDDLEWARE and name in _MIDDLEWARE_MODULES
+    inside = package == _LANGCHAIN_MIDDLEWARE and name in _TABLE["middleware_modules"]
     return package if inside else module
 
 
@@ -158,69 +107,42 @@ def leads_to_known(module: str) -> bool:
     return is_known(module) or any(path.startswith(f"{module}.") for path in MOVES)
 
 
-def advice_on(symbol: Symbol) -> tuple[str, str] | None:
-    """Return why a name has no counterpart, and what to write; None for all other names."""
+def advice_on(symbol: Symbol) -> Advice | None:
+    """The advice on a name without a counterpart; None for all other names."""
     if not is_known(symbol.module) or symbol.module in STAYS or home_of(symbol):
         return None
-    return _ADVICE.get(str(symbol)) or _ADVICE.get(symbol.module) or _NO_COUNTERPART
+    return ADVICE.get(str(symbol), ADVICE["no such name"])
 
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """The counterpart of a keyword argument, and a finding for where it cannot be rewritten."""
+    """The counterpart of a keyword argument.
 
-    name: str | None
-    """Its new name; None if it has none."""
+    Args:
+        name: Its new name; None if it has none.
+        value: The new form of a whole number, around `{}`; None keeps any value.
+        why: The reason where it cannot be rewritten.
+        write: What to write there.
+        words: The new words for some of its strings.
+    """
 
+    name: str | None = None
     value: str | None = None
-    """The new form of a whole number, around `{}`; None keeps any value."""
-
     why: str = ""
     write: str = ""
-
     words: Mapping[str, str] = field(default_factory=dict)
-    """The new words for some of its strings."""
 
 
-_OF_REACT: Final = {
-    "config_schema": Keyword("context_schema"),
-    "state_modifier": Keyword("prompt"),
-    "messages_modifier": Keyword(
-        None,
-        why="a function for it takes messages, and one for `prompt` takes the state",
-        write="prompt=..., with a string or a function of the state",
-    ),
+_KEYWORDS = {
+    function: {keyword: Keyword(**row) for keyword, row in rows.items()}
+    for function, rows in _TABLE["keywords"].items()
 }
 
-_OF_RETRIES: Final = {
-    "on_failure": Keyword("on_failure", words={"raise": "error", "return_message": "continue"})
-}
+TO_AGENT: Final[Mapping[str, Keyword]] = _KEYWORDS.pop("to create_agent")
+"""Keyword arguments of `create_react_agent` with another name in `create_agent`."""
 
 KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
-    **dict.fromkeys(REACTS, _OF_REACT),
-    Symbol(MIDDLEWARE, "SummarizationMiddleware"): {
-        "max_tokens_before_summary": Keyword(
-            "trigger",
-            '("tokens", {})',
-            why="this file does not show the number",
-            write='trigger=("tokens", number), or nothing if it is None',
-        ),
-        "messages_to_keep": Keyword(
-            "keep",
-            '("messages", {})',
-            why="this file does not show the number",
-            write='keep=("messages", number)',
-        ),
-        "summary_prefix": Keyword(None, why="it has no effect", write="nothing"),
-    },
-    Symbol(MIDDLEWARE, "ModelRetryMiddleware"): _OF_RETRIES,
-    Symbol(MIDDLEWARE, "ToolRetryMiddleware"): _OF_RETRIES,
+    **dict.fromkeys(REACTS, _KEYWORDS.pop("create_react_agent")),
+    **{Symbol(MIDDLEWARE, name): rows for name, rows in _KEYWORDS.items()},
 }
 """Keyword arguments with another name here, or without a counterpart."""
-
-TO_AGENT: Final[Mapping[str, Keyword]] = {
-    "config_schema": Keyword("context_schema"),
-    "prompt": Keyword("system_prompt"),
-    "state_modifier": Keyword("system_prompt"),
-}
-"""Keyword arguments of `create_react_agent` with another name in `create_agent`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from libcst.metadata import (
     ScopeProvider,
 )
 
+from agent_factory.migrate.moves import ADVICE, Advice
 from agent_factory.migrate.values import Edit, Finding
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
@@ -75,12 +77,17 @@ class Source:
         """An edit that gives a node another text."""
         return Edit(*self.span(node), text)
 
-    def finding(self, node: cst.CSTNode, kind: str, what: str, why: str, write: str) -> Finding:
-        """A finding about a node."""
+    def finding(self, node: cst.CSTNode, what: str, advice: Advice | str, **words: str) -> Finding:
+        """A finding about a node, with advice, or that of a key; words are filled in."""
+        if isinstance(advice, str):
+            row = ADVICE[advice]
+            advice = replace(row, why=row.why.format(**words), write=row.write.format(**words))
         before = self.data[: self.span(node)[0]]
         lines = _BREAK.split(before)
         # Spans count bytes, and columns count characters.
-        return Finding(len(lines), len(lines[-1].decode()) + 1, kind, what, why, write)
+        return Finding(
+            len(lines), len(lines[-1].decode()) + 1, advice.kind, what, advice.why, advice.write
+        )
 
     def line_start(self, position: int) -> str:
         """The text of a line before a position."""
