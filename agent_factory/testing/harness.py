@@ -87,17 +87,34 @@ def in_langgraph(
     saver = InMemorySaver() if resume else None
     node = aharness if iscoroutinefunction(work) else harness
     graph = entrypoint(checkpointer=saver, store=store)(node).bind(context=context)
-    run_config = dict(config or {})
-    run_config["configurable"] = {"thread_id": "harness", **run_config.get("configurable", {})}
-    yield Invoke(graph, {}, run_config)
-    for answer in resume:
-        if not isinstance(outcome, GraphInterrupt):
-            break
-        yield Invoke(graph, Command(resume=answer), run_config)
+    yield from _answered(graph, {}, config, resume, lambda _: isinstance(outcome, GraphInterrupt))
     # LangGraph does not raise an interrupt to the caller.
     if isinstance(outcome, GraphInterrupt):
         raise outcome
     return outcome
+
+
+def _answered(
+    graph: Any,
+    input: object,
+    config: Mapping[str, Any] | None,
+    resume: Sequence[object],
+    waits: Callable[[Any], bool],
+) -> Flow[Any]:
+    """Run a graph, and resume it with each answer while it waits."""
+    run_config = in_thread(config, "harness")
+    result = yield Invoke(graph, input, run_config)
+    for answer in resume:
+        if not waits(result):
+            break
+        result = yield Invoke(graph, Command(resume=answer), run_config)
+    return result
+
+
+def in_thread(config: Mapping[str, Any] | None, thread: str) -> dict[str, Any]:
+    """A config with the id of a thread, unless it has one."""
+    configurable = (config or {}).get("configurable", {})
+    return {**(config or {}), "configurable": {"thread_id": thread, **configurable}}
 
 
 def run_coroutine(work: Coroutine[object, object, R]) -> R:
@@ -479,13 +496,7 @@ class _LayerTrial:
             checkpointer=InMemorySaver() if resume else None,
             store=store,
         ).bind(context=context)
-        run_config = dict(config or {})
-        run_config["configurable"] = {"thread_id": "harness", **run_config.get("configurable", {})}
-        result = yield Invoke(agent, state, run_config)
-        for answer in resume:
-            if "__interrupt__" not in result:
-                break
-            result = yield Invoke(agent, Command(resume=answer), run_config)
+        result = yield from _answered(agent, state, config, resume, lambda r: "__interrupt__" in r)
         if "__interrupt__" in result:
             raise GraphInterrupt(result["__interrupt__"])
         return LayerRun(result, self._asked)
@@ -567,8 +578,9 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
         def make() -> Any:
             return first() if is_maker else first
 
-        sync_result = outcome_of(lambda: target(make(), *rest, **kwargs))
-        async_result = outcome_of(lambda: run_coroutine(_ASYNC[target](make(), *rest, **kwargs)))
+        def attempt(way: SyncOrAsync) -> Any:
+            return way.call(target, _ASYNC[target], make(), *rest, **kwargs)
+
     elif is_agent or callable(target):
         spec = getattr(getattr(target, "builder", None), "spec", None)
         model = getattr(spec, "model", None) if is_agent else None
@@ -577,30 +589,27 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
         others = (*args[:1], *map(_other_thread, args[1:2]), *args[2:])
         keywords = {k: _other_thread(v) if k == "config" else v for k, v in kwargs.items()}
 
-        def make() -> Any:
-            return target if is_agent else target()
-
-        sync_result = outcome_of(lambda: make().invoke(*args, **kwargs))
-        if isinstance(model, ScriptedChatModel):
-            # The second run gets the same answers as the first.
-            model.rewind(position)
-        async_result = outcome_of(lambda: run_coroutine(make().ainvoke(*others, **keywords)))
+        def attempt(way: SyncOrAsync) -> Any:
+            agent = target if is_agent else target()
+            if way.name == "sync":
+                return agent.invoke(*args, **kwargs)
+            if isinstance(model, ScriptedChatModel):
+                # The second run gets the same answers as the first.
+                model.rewind(position)
+            return run_coroutine(agent.ainvoke(*others, **keywords))
     else:
         raise ArgumentError(
             "target",
             f"must be an agent or a function that builds one, got {describe(target)}.",
             "Pass something with invoke and ainvoke, or run_hook or run_layer.",
         )
-    text = disagreement(
-        sync_result, async_result, ("in the synchronous run", "in the asynchronous one")
-    )
-    if text:
-        raise AssertionError(f"The two runs differ: {text}.") from (
-            sync_result.error or async_result.error
-        )
-    if sync_result.error is not None:
-        raise sync_result.error
-    return sync_result.value
+    first, other = (outcome_of(partial(attempt, SyncOrAsync(name))) for name in ("sync", "async"))
+    labels = ("in the synchronous run", "in the asynchronous one")
+    if text := disagreement(first, other, labels):
+        raise AssertionError(f"The two runs differ: {text}.") from (first.error or other.error)
+    if first.error is not None:
+        raise first.error
+    return first.value
 
 
 def _other_thread(config: Any) -> object:
@@ -627,7 +636,7 @@ class SyncOrAsync:
 
     def invoke(self, agent: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the agent's `invoke` or `ainvoke`."""
-        return self._call(agent.invoke, agent.ainvoke, *args, **kwargs)
+        return self.call(agent.invoke, agent.ainvoke, *args, **kwargs)
 
     def stream(self, agent: Any, *args: Any, **kwargs: Any) -> list[Any]:
         """Collect what the agent's `stream` or `astream` yields."""
@@ -635,18 +644,19 @@ class SyncOrAsync:
         async def collect(*args: object, **kwargs: object) -> list[object]:
             return [item async for item in agent.astream(*args, **kwargs)]
 
-        return list(self._call(agent.stream, collect, *args, **kwargs))
+        return list(self.call(agent.stream, collect, *args, **kwargs))
 
     def run_hook(self, *args: Any, **kwargs: Any) -> Any:
         """Call `run_hook` or `arun_hook`."""
-        return self._call(run_hook, arun_hook, *args, **kwargs)
+        return self.call(run_hook, arun_hook, *args, **kwargs)
 
     def run_layer(self, *args: Any, **kwargs: Any) -> LayerRun:
         """Call `run_layer` or `arun_layer`."""
-        run: LayerRun = self._call(run_layer, arun_layer, *args, **kwargs)
+        run: LayerRun = self.call(run_layer, arun_layer, *args, **kwargs)
         return run
 
-    def _call(self, sync: Any, asynchronous: Any, *args: object, **kwargs: object) -> Any:
+    def call(self, sync: Any, asynchronous: Any, *args: object, **kwargs: object) -> Any:
+        """Call the function of this way to run."""
         if self.name == "sync":
             return sync(*args, **kwargs)
         return run_coroutine(asynchronous(*args, **kwargs))

@@ -40,13 +40,11 @@ from agent_factory.testing.harness import (
     LayerRun,
     Middleware,
     SyncOrAsync,
-    arun_layer,
     both_ways,
     disagreement,
     hook_node,
     in_langgraph,
     outcome_of,
-    run_coroutine,
     run_hook,
     run_layer,
     usable_middleware,
@@ -214,12 +212,10 @@ class LawCase:
         # A copy: hypothesis reports the example, which a hook may have changed.
         node, input_state = hook_node(middleware or self.make(), phase, deepcopy(state))
         before = deepcopy(input_state)
-        if bound.func is not None:
-            result = drive(in_langgraph(partial(node.invoke, input_state), **self.options))
-        else:
-            flow = in_langgraph(partial(node.ainvoke, input_state), **self.options)
-            result = run_coroutine(adrive(flow))
-        return result, before, input_state
+        way = way_of(bound)
+        invoke: Any = node.invoke if way.name == "sync" else node.ainvoke
+        flow = in_langgraph(partial(invoke, input_state), **self.options)
+        return way.call(drive, adrive, flow), before, input_state
 
     def layer(
         self, bound: Bound[Layer], request: object, **changes: object
@@ -227,11 +223,14 @@ class LawCase:
         """A function that runs a layer once, for each of the ways in which it can run."""
         args = (self.make(), deepcopy(request))
         options = {"handler": self.handler, "call": bound.definition.call.value, **self.options}
-        options |= changes
-        if bound.func is not None:
-            yield lambda: run_layer(*args, **options)
-        if bound.afunc is not None:
-            yield lambda: run_coroutine(arun_layer(*args, **options))
+        for name, function in {"sync": bound.func, "async": bound.afunc}.items():
+            if function is not None:
+                yield partial(SyncOrAsync(name).run_layer, *args, **(options | changes))
+
+
+def way_of(*parts: Bound[Hook] | Bound[Layer]) -> SyncOrAsync:
+    """The synchronous way, if all hooks and layers can run so."""
+    return SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
 
 
 def _describe(example: Any) -> str:
@@ -324,10 +323,7 @@ def leaves_states_alone(case: LawCase) -> None:
 
         before = {what: normalize(part) for what, part in parts().items()}
         options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
-        if layer.func is not None:
-            run_layer(case.make(), request, **options)
-        else:
-            run_coroutine(arun_layer(case.make(), request, **options))
+        way_of(layer).run_layer(case.make(), request, **options)
         for what, part in parts().items():
             unchanged(what, before[what], part)
 
@@ -447,13 +443,10 @@ def _agent_of(model: ScriptedChatModel, tools: list[Any], stack: Sequence[Middle
 
 def _result_of(case: LawCase, agent: Any, stack: Sequence[Middleware]) -> Any:
     """The result of a run of an agent, which is synchronous if its stack can be."""
-    parts: list[Bound[Hook] | Bound[Layer]] = []
-    for middleware in stack:
-        parts += [*hooks_of(middleware), *layers_of(middleware)]
-    mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
+    way = way_of(*(part for m in stack for part in (*hooks_of(m), *layers_of(m))))
     input_state = {"messages": [("user", "Where is order A1?")]}
     config = {"configurable": {"thread_id": "law"}}
-    return mode.invoke(agent, input_state, config, context=case.options.get("context"))
+    return way.invoke(agent, input_state, config, context=case.options.get("context"))
 
 
 _MOST_CALLS = 50

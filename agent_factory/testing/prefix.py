@@ -15,6 +15,7 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory.agent import middleware_of, tools_of, with_decisions
 from agent_factory.hooks.flows import Flow, Invoke, arun, run
 from agent_factory.hooks.ordering import is_strings
+from agent_factory.testing.harness import in_thread
 
 CALLERS = {INPUT.hook: "the input of the run", REPAIR.hook: "the repair of the history"}
 """What may change a prefix besides middleware and tools, with its name in `allow`."""
@@ -142,8 +143,7 @@ def _changes(
     # With contents, so that the very byte is known.
     recording_agent = with_decisions(agent, DecisionLog(note, contents=True)).bind(context=context)
     # A new thread each time: with a fixed id, a second check would continue the first one.
-    run_config = dict(config or {})
-    run_config["configurable"] = {"thread_id": str(uuid4()), **run_config.get("configurable", {})}
+    run_config = in_thread(config, str(uuid4()))
     result: Any = {}
     for turn_input in conversation:
         turn += 1
