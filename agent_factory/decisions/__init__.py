@@ -1,4 +1,4 @@
-"""The decision log: what an agent decided in a run, and why."""
+"""The decision log: the decisions of an agent in a run, with reasons."""
 
 from agent_factory.decisions.log import Decision, DecisionLog, Jump, Outcome, set_reason
 from agent_factory.decisions.sinks import DecisionFile, DecisionList, DecisionSpanEvents

@@ -1,4 +1,4 @@
-"""Classification: read decisions off what a hook, layer, tool or route was given and returned."""
+"""Classification: read decisions off the input and the result of a hook, layer, tool or route."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelRespon
 
 
 class DecisionFields(TypedDict, total=False):
-    """Fields of a `Decision` that say what was decided, without where in a run that was."""
+    """Fields of a `Decision` about the decision itself, without the position in the run."""
 
     middleware: Required[str]
     hook: Required[str]
@@ -46,7 +46,7 @@ def decision_fields(
     request: object = None,
     **more: object,
 ) -> DecisionFields:
-    """Return the fields of a decision; for a tool call, `request` tells which call it is."""
+    """Return the fields of a decision; `request` identifies the call of a tool."""
     call = getattr(request, "tool_call", None)
     if call:
         more |= {"tool": str(call["name"]), "call_id": str(call["id"] or "")}
@@ -55,7 +55,7 @@ def decision_fields(
 
 
 def _failed(error: BaseException) -> tuple[Outcome, str]:
-    # First: it is a GraphBubbleUp as well, as a command to the parent graph is.
+    # First: an interrupt is a GraphBubbleUp as well, as is a command to the parent graph.
     if isinstance(error, GraphInterrupt):
         return Outcome.INTERRUPTED, ""
     if isinstance(error, GraphBubbleUp):
@@ -71,7 +71,7 @@ def classify_hook(
     result: object,
     error: BaseException | None,
 ) -> DecisionFields:
-    """Return what a node hook decided; `finish` raises if the node refuses the result."""
+    """Return the decision of a node hook; `finish` raises if the node refuses the result."""
     try:
         if error is None:
             finish(result)
@@ -110,16 +110,16 @@ def _changed(update: Mapping[str, object]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class HandlerCalls:
-    """The calls that a layer made of its handler; `failed` if the last one raised."""
+    """The calls of a handler by a layer; `failed` if the last call raised."""
 
     requests: list[dict[str, object]] = field(default_factory=list)
-    # In parts: a layer may change the list it was given.
+    # In parts: a layer may change the list of a response.
     responses: list[list[object]] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
     failed: bool = False
 
     def ended(self, result: object, error: BaseException | None) -> None:
-        """Note what a call returned or raised."""
+        """Note the result or the exception of a call."""
         self.failed = error is not None
         if error is None:
             self.responses.append(_parts(result))
@@ -136,7 +136,7 @@ def fields_of(request: object) -> dict[str, object]:
 
 
 def _parts(result: object) -> list[object]:
-    """Return a layer's result in parts that compare equal however the result is wrapped."""
+    """Return a layer's result in parts that compare equal in any wrapping."""
     if isinstance(result, ExtendedModelResponse):
         return _parts(result.model_response)
     if isinstance(result, ModelResponse):
@@ -151,7 +151,7 @@ def _same(first: object, other: object) -> bool:
         return True
     try:
         return bool(first == other)
-    except Exception:  # an array, for example: its comparison has no truth value
+    except Exception:  # an array, for example: a comparison of arrays has no truth value
         return False
 
 
@@ -163,7 +163,7 @@ def classify_layer(
     result: object,
     error: BaseException | None,
 ) -> DecisionFields:
-    """Return what a layer decided; `before` has the fields of the request it was given."""
+    """Return the decision of a layer; `before` has the fields of the given request."""
     owner, method = definition.owner, definition.method
     if error is not None:
         reason = "from within" if any(error is inner for inner in calls.errors) else ""
@@ -180,7 +180,7 @@ def classify_layer(
     return decision_fields(owner, method, outcome, detail, request=request, **more)
 
 
-# What a layer may return. Composition raises BadReturn for anything else.
+# Allowed results of a layer. Composition raises BadReturn for other results.
 _LAYER_RESULTS = (ModelResponse, ExtendedModelResponse, AIMessage, ToolMessage, Command, list)
 
 
@@ -209,7 +209,7 @@ def _layer_outcome(
 def classify_run_layer(
     definition: Layer, flow: Any, update: Mapping[str, object] | None
 ) -> DecisionFields:
-    """Return what a layer around a run decided; `flow` is its LayerFlow."""
+    """Return the decision of a layer around a run; `flow` is a LayerFlow."""
     owner, method = definition.owner, definition.method
     signal = flow.signal
     if signal is not None and isinstance(signal.thrown, RunPaused):
@@ -236,7 +236,7 @@ def classify_tool(
     result: object,
     error: BaseException | None,
 ) -> DecisionFields | None:
-    """Return how a tool call failed; None if it succeeded, or if that is recorded already.
+    """Return the failure of a tool call; None for a success, or for a recorded failure.
 
     `before` is how many errors were reported to the model when the call began.
     """
@@ -251,8 +251,8 @@ def classify_tool(
 
 
 def classify_repair(before: Sequence[object], after: Sequence[object]) -> DecisionFields:
-    """Return how a history was repaired."""
-    # By identity: a message may have no id, and a repair keeps those that it does not change.
+    """Return the repair of a history."""
+    # By identity: a message may have no id, and a repair keeps the unchanged messages.
     old, new = ({id(message) for message in messages} for messages in (before, after))
     counts = Counter(added=len(new - old), removed=len(old - new))
     detail = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
@@ -260,7 +260,7 @@ def classify_repair(before: Sequence[object], after: Sequence[object]) -> Decisi
 
 
 def messages_written(result: Any) -> list[object]:
-    """Return the messages with an id, and removals, among what a hook, layer or tool writes."""
+    """Return the messages with an id, and removals, in the update of a hook, layer or tool."""
     update = result
     if isinstance(result, Command):
         update = result.update if result.graph is None else None
@@ -274,7 +274,7 @@ def messages_written(result: Any) -> list[object]:
 
 
 def classify_prefix(change: PrefixChange) -> DecisionFields:
-    """Return who changed the prefix of the requests, and what is lost."""
+    """Return the author of a change of the prefix, and the loss."""
     culprit, followers = change.culprit, ", ".join(change.followers)
     where = f"{change.text}, before what {followers} adds" if followers else change.text
     return decision_fields(
@@ -288,7 +288,7 @@ def classify_prefix(change: PrefixChange) -> DecisionFields:
 
 
 def classify_usage(answer: AIMessage) -> list[DecisionFields]:
-    """Return what a provider reports of its cache, as a list of one; empty without a report."""
+    """Return the provider's report about the cache, in a list; empty without a report."""
     usage: Mapping[str, Any] = answer.usage_metadata or {}
     details = usage.get("input_token_details") or {}
     cache_tokens = {key: details[key] for key in ("cache_read", "cache_creation") if key in details}
@@ -308,13 +308,13 @@ def classify_route(
     choice: object,
     error: BaseException | None,
 ) -> DecisionFields:
-    """Return where a route led: to a node, or to tasks for one."""
+    """Return the target of a route: a node, or tasks for a node."""
     if error is not None:
         return decision_fields("", source, *_failed(error), contents=error)
     target, detail = choice, str(choice)
     calls: list[Any] = []
     if isinstance(choice, list):
-        for task in choice:  # of create_react_agent a task is a dict, with one call
+        for task in choice:  # of create_react_agent a task is a dict, with a single call
             calls += task.arg if isinstance(task.arg, list) else [task.arg["tool_call"]]
         target = choice[0].node
         detail = f"{target} ({len(choice)} task{'s' * (len(choice) != 1)})"

@@ -1,7 +1,7 @@
-"""Decision log: a record of what each hook, layer and route of a run decided, and why.
+"""Decision log: a record of each decision of hooks, layers and routes in a run, with reasons.
 
 Nothing is recorded unless an agent is built with `decisions=...`. A record holds names and numbers.
-It holds no contents of messages unless the log is made with `contents=True`.
+Contents of messages are recorded only by a log with `contents=True`.
 """
 
 from __future__ import annotations
@@ -75,28 +75,28 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision of a run.
+    """A decision in a run.
 
     Args:
-        run: Id of the run: from its config, or generated. A subagent's run has the id of the run
-            that called it. Empty outside of a graph.
-        thread: Id of the thread; None without one.
-        step: The super-step of the graph, counted as if each node took one; 0 if unknown.
-        middleware: The middleware that decided; empty for the agent itself.
-        hook: The hook or layer, by the name of its method, or the node.
-        outcome: What was decided.
+        run: Id of the run: from the config, or generated. A subagent has the id of the calling
+            run. Empty outside of a graph.
+        thread: Id of the thread; None without a thread.
+        step: The super-step of the graph, counted as if each node took a step; 0 if unknown.
+        middleware: The deciding middleware; empty for the agent itself.
+        hook: The hook or layer, by the name of the method, or the node.
+        outcome: Kind of the decision.
         detail: More about the outcome, in a few words.
-        reason: Why, if the author gave a reason or the agent knows one.
+        reason: A reason by the author or by the agent, if any.
         tool: Name of the tool, for decisions about a tool call.
-        call_id: Id of that call.
-        calls: Names of the tools that a route leads to, one for each call.
-        changed: The state keys it wrote. "messages" with how many were written and removed.
-        tokens: Tokens, by what they are; only with outcomes about the provider's cache.
-        seconds: Duration in seconds, with everything it called.
-        agent: Name of the agent; empty without one.
-        namespace: The tasks that lead to a subagent, as in `stream(..., subgraphs=True)`.
+        call_id: Id of the tool call.
+        calls: Names of the tools on a route, one for each call.
+        changed: The written state keys. "messages" with the numbers of additions and removals.
+        tokens: Tokens by kind; only with outcomes about the provider's cache.
+        seconds: Duration in seconds, inner calls included.
+        agent: Name of the agent; empty without a name.
+        namespace: The tasks around a subagent, as in `stream(..., subgraphs=True)`.
         at: Time of the record, in seconds since 1970 (UTC).
-        contents: What it returned or raised, if the log records contents.
+        contents: The result or the exception, if the log records contents.
     """
 
     run: str
@@ -120,13 +120,13 @@ class Decision:
 
     @property
     def error(self) -> str:
-        """The type of the exception it raised or caught; empty without one."""
+        """The type of a raised or caught exception; empty without an exception."""
         failed = self.outcome in (Outcome.RAISED, Outcome.RECOVERED, Outcome.ERROR_REPORTED)
         return self.detail if failed else ""
 
     def to_data(self) -> dict[str, Any]:
-        """Return the record as plain values for JSON; contents become their repr."""
-        # By names that are known: `fields` costs more than the rest, for each hook that passes.
+        """Return the record as plain values for JSON; contents as their repr."""
+        # By known names: `fields` costs more than the rest, for each idle hook.
         data: dict[str, Any] = {name: getattr(self, name) for name in _ALWAYS}
         data.update(
             outcome=self.outcome.value,
@@ -151,10 +151,10 @@ _ALWAYS = [part.name for part in fields(Decision) if part.name not in ("tokens",
 
 
 class Jump(dict[str, Any]):
-    """State update of a node hook that jumps, with a reason for the decision log.
+    """State update of a jumping node hook, with a reason for the decision log.
 
     Args:
-        to: "tools", "model" or "end"; the hook declares it with `hook_config`.
+        to: "tools", "model" or "end"; the hook declares the target with `hook_config`.
         reason: Why, for the decision log.
         **update: Other keys to write to the state.
 
@@ -174,12 +174,12 @@ _reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
 
 
 def set_reason(reason: str) -> None:
-    """Give the reason of the hook or layer that is running, for the decision log.
+    """Give the reason of the running hook or layer, for the decision log.
 
     The last reason counts. Without a log, this does nothing.
 
     Args:
-        reason: Text that is recorded verbatim: leave out what users and models wrote.
+        reason: Text to record verbatim: leave out texts of users and models.
 
     >>> from agent_factory import create_agent, wrap_model_call
     >>> from agent_factory.testing import ScriptedChatModel
@@ -199,13 +199,13 @@ Sink = Callable[[Decision], None]
 
 
 class DecisionLog:
-    """Sinks for the decisions of one or more agents.
+    """Sinks for the decisions of agents.
 
     Args:
-        sinks: Functions that each take a `Decision`. Several threads may call them at once.
-            Without any, decisions become custom stream events. If one raises, the run continues;
+        sinks: Functions of a `Decision`. Several threads may call them at once.
+            Without sinks, decisions become custom stream events. After an error the run continues;
             the first exception of each sink becomes a RuntimeWarning.
-        contents: Also record what hooks and layers returned or raised, which may be personal data.
+        contents: Also record results and exceptions of hooks and layers, possibly personal data.
 
     Raises:
         ArgumentError: A sink cannot be called with a decision.
@@ -245,10 +245,10 @@ class DecisionLog:
         self._failed: set[int] = set()
 
     def record(self, decision: Decision, runtime: Runtime[Any] | None, **known: Any) -> None:
-        """Add to a decision where it was made, and pass it to every sink.
+        """Add the position in the run to a decision, and pass the record to every sink.
 
         Args:
-            decision: What was decided.
+            decision: The decision.
             runtime: The runtime of the node, or None outside of a graph.
             **known: Other fields of the record.
         """
@@ -292,7 +292,7 @@ def place_in_run(runtime: Runtime[Any] | None) -> tuple[str, str | None, tuple[s
 
 @lru_cache(maxsize=1024)  # more runs than are likely to be under way at once
 def _ids_of(run: object) -> list[str]:
-    """Return a list for the id of a run; it is empty until the id is first needed."""
+    """Return a list for the id of a run; empty until the id is first needed."""
     return []
 
 
@@ -300,11 +300,11 @@ _lock = Lock()
 
 
 def _run_id(runtime: Runtime[Any] | None) -> str:
-    """Return the id of a run: the same for all agents and logs that the run reaches."""
+    """Return the id of a run: the same for all agents and logs of the run."""
     run_id = runtime.execution_info.run_id if runtime and runtime.execution_info else None
     if runtime is None or (run := run_identity(runtime)) is None:
         return run_id or ""
-    # Parallel tool calls are in several threads, and their run has one id.
+    # Parallel tool calls are in several threads, and the run has a single id.
     with _lock:
         ids = _ids_of(run)
         if not ids:

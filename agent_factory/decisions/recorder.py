@@ -1,4 +1,4 @@
-"""Recorders: wrap the hooks, layers, tools and routes of an agent, so that they log decisions."""
+"""Recorders: wrap the hooks, layers, tools and routes of an agent, to log decisions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _place: ContextVar[_Place | None] = ContextVar("place", default=None)
 
 def _here(runtime: Runtime[Any] | None = None) -> _Place:
     config = current_config.get()
-    if config is None:  # the context is lost, as in a thread that a layer started
+    if config is None:  # the context is lost, as in a thread of a layer
         return _place.get() or _Place(runtime)
     return _Place(get_runtime(), super_step(config), config)
 
@@ -71,7 +71,7 @@ _Context = tuple[_Place | None, list[str] | None]
 
 
 def _enter(place: _Place | None, reasons: list[str] | None) -> _Context:
-    """Set where a call is and where its reasons go; return what to set again after it."""
+    """Set the place and the list of reasons of a call; return the values to restore."""
     before = _place.get(), _reasons.get()
     _place.set(place)
     _reasons.set(reasons)
@@ -89,9 +89,9 @@ def _observe(
     call: Callable[..., Any],
     *arguments: object,
 ) -> object:
-    """Make a call, sync or async, and pass its result or exception to `on_end`.
+    """Make a call, sync or async, and pass the result or the exception to `on_end`.
 
-    Inside it, `_here` knows the place where the context is lost, and reasons are added to a list.
+    In the call, `_here` knows the place without a context, and reasons are added to a list.
     """
     before = _enter(place, reasons)
     try:
@@ -131,7 +131,7 @@ Classify = Callable[[Any, BaseException | None], DecisionFields | None]
 
 @dataclass(frozen=True, slots=True)
 class _ToolCall:
-    """The tool call that is running, with the types of the exceptions reported to the model."""
+    """The running tool call, with the types of the exceptions reported to the model."""
 
     request: object
     reported_errors: list[str]
@@ -144,7 +144,7 @@ _trail: ContextVar[Trail | None] = ContextVar("trail", default=None)
 
 
 class RunLayerRecord:
-    """Records what a layer around a run has decided, if there is a log."""
+    """Records the decision of a layer around a run, if there is a log."""
 
     def __init__(
         self, definition: Layer, record: Callable[..., None] | None = None, place: Any = None
@@ -161,16 +161,16 @@ class RunLayerRecord:
             return call(value)
 
     def ended(self, flow: object, update: Mapping[str, object] | None = None) -> None:
-        """Record what the flow has done, and the update that it has returned."""
+        """Record the decision of the flow, and the returned update."""
         if self._record is not None:
             fields = classify_run_layer(self._definition, flow, update)
             self._record(fields, self._place, perf_counter() - self._start, self._reasons)
 
 
 class Recorder:
-    """Wraps the parts of one agent, so that they log what they decide.
+    """Wraps the parts of an agent, to log their decisions.
 
-    Without a log it returns each part as it is, so no node, layer or route asks for one.
+    Without a log each part is returned unchanged, so no node, layer or route asks for a log.
     """
 
     JUMPS = 1024
@@ -183,7 +183,7 @@ class Recorder:
         shown: Callable[[Any], Any] | None = None,
     ) -> None:
         self.enabled = log is not None
-        self._shown = shown  # what the guards of the agent show of contents
+        self._shown = shown  # the function by which guards filter contents
         self._log = log
         self._agent = agent or ""
         self._jumps: OrderedDict[tuple[str, int], str] = OrderedDict()
@@ -198,9 +198,9 @@ class Recorder:
         seconds: float = 0.0,
         reasons: Sequence[str] = (),
     ) -> None:
-        """Record what was decided; the last of the reasons that its author gave counts."""
+        """Record a decision; the last reason of its author counts."""
         log = self._log
-        assert log is not None  # parts that are not recorded never get here
+        assert log is not None  # parts without a record never get here
         if reasons:
             fields = {**fields, "reason": reasons[-1]}
         if not log.contents and "contents" in fields:
@@ -229,7 +229,7 @@ class Recorder:
     def _recorded(
         self, classify: Classify, place: _Place, call: Callable[..., object], *arguments: object
     ) -> Any:
-        """Make a call, sync or async, and record the decision that `classify` finds in it."""
+        """Make a call, sync or async, and record the decision from `classify`."""
         reasons: list[str] = []
         start = perf_counter()
 
@@ -241,7 +241,7 @@ class Recorder:
         return _observe(place, reasons, ended, call, *arguments)
 
     def hook(self, bound: Bound[Hook], finish: Method, *, reads_reason: bool) -> Bound[Hook]:
-        """Return the hook, recorded; `finish` is what its node does with a state and a result."""
+        """Return the hook, recorded; `finish` is the node's function of a state and a result."""
         if not self.enabled:
             return bound
         owner, name = bound.definition.owner, str(bound.definition.phase)
@@ -263,7 +263,7 @@ class Recorder:
 
         def recorded(method: Method, state: object, runtime: Any) -> object:
             config = current_config.get()
-            # A hook has its runtime at hand, which `_here` would look up for each call.
+            # A hook has a runtime at hand, which `_here` would look up for each call.
             place = _Place(runtime, super_step(config), config) if config else _here(runtime)
             return self._recorded(partial(classify, state, place), place, method, state, runtime)
 
@@ -286,7 +286,7 @@ class Recorder:
             self._jumps.popitem(last=False)
 
     def pending_exit(self, owner: str, hook: str, pending: Method, why: Method) -> Method:
-        """Return the check for a pending exit, recorded when it makes a node skip its work."""
+        """Return the check for a pending exit, recorded when a node skips its work."""
         if not self.enabled:
             return pending
 
@@ -300,7 +300,7 @@ class Recorder:
         return recorded
 
     def layer(self, definition: Layer, method: Method, index: int) -> Method:
-        """Return the layer, recorded; `index` is its place among the layers of its kind."""
+        """Return the layer, recorded; `index` is the position among the layers of its kind."""
         if not self.enabled:
             return method
         is_model = definition.call is Call.MODEL
@@ -315,7 +315,7 @@ class Recorder:
                 if is_model and (trail := _trail.get()) is not None:
                     trail.passed[index] = request
                 calls.requests.append(fields_of(request))
-                # Without a list: a reason that is set further in is not that of this layer.
+                # Without a list: a reason from further in does not belong to this layer.
                 return _observe(place, None, calls.ended, handler, request)
 
             def classify(result: object, error: BaseException | None) -> DecisionFields:
@@ -331,19 +331,19 @@ class Recorder:
     def run_layer(
         self, definition: Layer, runtime: Runtime[Any], config: RunnableConfig, **_: Any
     ) -> RunLayerRecord:
-        """Return what records one run of a layer around the agent, with where it is made."""
+        """Return the recorder for a run of a layer around the agent, with the place."""
         if not self.enabled:
             return RunLayerRecord(definition)
         place = _Place(runtime, 0, in_runtime(config, runtime))
         return RunLayerRecord(definition, self._record, place)
 
     def tools(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the call of a tool with all its layers, so that its errors are recorded."""
+        """Return the call of a tool with all layers; errors are recorded."""
         if not self.enabled:
             return call
 
         def recorded(request: Any) -> object:
-            # Never reset: ToolNode calls its error handler later, in this context.
+            # Never reset: ToolNode calls the error handler later, in this context.
             _tool_call.set(_ToolCall(request, []))
 
             def finish(result: object) -> object:
@@ -358,7 +358,7 @@ class Recorder:
         return recorded
 
     def execution(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the execution of a tool inside its layers, recorded if it fails."""
+        """Return the execution of a tool inside the layers, recorded if it fails."""
         if not self.enabled:
             return execute
 
@@ -372,7 +372,7 @@ class Recorder:
         return recorded
 
     def handler(self, handler: Any) -> Any:
-        """Return the handler of tool errors, recorded when it reports one to the model."""
+        """Return the handler of tool errors, recorded when an error is reported to the model."""
         if not self.enabled or not callable(handler):
             return handler
 
@@ -391,7 +391,7 @@ class Recorder:
     def refusing(
         self, refuse: Callable[..., ToolMessage], node: str, reason: str
     ) -> Callable[..., ToolMessage]:
-        """Return the function by which a node answers calls that do not run, recorded."""
+        """Return the function for answers to calls without a run, recorded."""
         if not self.enabled:
             return refuse
 
@@ -404,7 +404,7 @@ class Recorder:
         return recorded
 
     def repairing(self, repair: Callable[..., Repair | None]) -> Callable[..., Repair | None]:
-        """Return the repair of histories, recorded when it changes one."""
+        """Return the repair of histories, recorded when a history changes."""
         if not self.enabled:
             return repair
 
@@ -417,22 +417,22 @@ class Recorder:
         return recorded
 
     def begins(self, messages: Sequence[Any], request: Any, layers: int) -> None:
-        """Note the request of a model call that begins, and its messages before a repair."""
-        # Never reset: the context is that of the node's task.
+        """Note the request of a new model call, and the messages before a repair."""
+        # Never reset: the context belongs to the node's task.
         _trail.set(Trail(messages, request, layers))
 
     def asks(self, request: Any, strategy: Strategy, messages: Sequence[Any]) -> SentRequest | None:
-        """Return what is sent to the model, for `answered`; None if it is not known who asks."""
+        """Return the sent request, for `answered`; None if the caller is unknown."""
         if (trail := _trail.get()) is None:
             return None
-        # In a thread that a layer started, the context is lost, or that of another call.
+        # In the thread of a layer, the context is lost, or belongs to another call.
         if trail.request.runtime is not request.runtime or None in trail.passed:
             return None
         requests: Any = (trail.request, *trail.passed)
         return SentRequest(trail.given, requests, strategy, messages)
 
     def answered(self, sent_request: SentRequest, answer: object) -> None:
-        """Record what the request has changed of the prefix, and what the provider's cache held."""
+        """Record changes of the prefix by the request, and the use of the provider's cache."""
         if not isinstance(answer, AIMessage):  # the model node raises BadReturn
             return
         assert self._prefixes is not None  # see `_record`
@@ -444,13 +444,13 @@ class Recorder:
             self._record(fields, place)
 
     def explained(self, times: int) -> None:
-        """Record that the model gets an explanation of what is wrong with its answer."""
+        """Record an explanation for the model of an invalid answer."""
         if self.enabled:
             detail = f"{times} time{'s' * (times != 1)}"
             self._record(decision_fields("", MODEL, Outcome.EXPLAINED, detail), _here())
 
     def ended(self, why: str) -> None:
-        """Record that the model is not asked again, and why."""
+        """Record the end of the requests to the model, and the reason."""
         if self.enabled:
             self._record(decision_fields("", MODEL, Outcome.SKIPPED, reason=why), _here())
 
@@ -460,7 +460,7 @@ class Recorder:
             return choose
 
         def recorded(state: object, config: RunnableConfig | None = None) -> str | list[Send]:
-            # LangGraph passes the config to a route and does not make it current.
+            # LangGraph passes the config to a route without making it current.
             with setting(current_config, config):
                 place = _here()
                 info = place.runtime.execution_info if place.runtime else None

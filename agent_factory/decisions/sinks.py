@@ -13,11 +13,11 @@ from agent_factory.topology.model import printable
 
 
 class DecisionFile:
-    """Sink that appends a line of JSON to a file for each decision.
+    """Sink for a file: a line of JSON for each decision.
 
     Lines are canonical (sorted keys, no spaces, ASCII only) and are flushed one by one. Several
-    agents and threads may share a file. It is closed at the end of a `with` block, by `close`, or
-    when the program ends.
+    agents and threads may share a file, which is closed by `close`, at the end of a `with` block,
+    or at the end of the program.
 
     Args:
         path: The file; existing lines stay.
@@ -48,7 +48,7 @@ class DecisionFile:
                 "Use a directory that exists.",
             ) from error
         self._lock = Lock()
-        # It is called once, also if nobody does: when the sink is collected, or the program ends.
+        # Called once, at the latest when the sink is collected, or at the end of the program.
         self.close = finalize(self, self._file.close)
         """Close the file. Later decisions are lost, with a RuntimeWarning."""
 
@@ -67,7 +67,7 @@ class DecisionFile:
 
 
 class DecisionList(list[Decision]):
-    """Sink that is a list of the decisions; a notebook displays it as a table.
+    """Sink in the form of a list; a notebook displays a table.
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
@@ -86,7 +86,7 @@ class DecisionList(list[Decision]):
         return "\n".join(printable(str(decision)) for decision in self)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """The forms that a notebook displays: a table, and the text."""
+        """The forms for a notebook: a table, and the text."""
         # Imported here: most programs never display a table.
         from agent_factory.topology.render.notebook import table
 
@@ -121,12 +121,12 @@ _OWN = (
 
 
 class DecisionSpanEvents:
-    """Sink that adds an event to the current OpenTelemetry span for each decision.
+    """Sink for the current OpenTelemetry span: an event for each decision.
 
-    The event is called `agent_factory.decision`. Its attributes are `gen_ai.agent.name`,
+    The event is called `agent_factory.decision`. The attributes are `gen_ai.agent.name`,
     `gen_ai.conversation.id` (the thread), `gen_ai.tool.name`, `gen_ai.tool.call.id` and, for
     exceptions, `error.type`, as in OpenTelemetry's semantic conventions for generative AI. The
-    others are called `agent_factory.run`, `agent_factory.outcome` and so on. Fields without a
+    rest is called `agent_factory.run`, `agent_factory.outcome` and so on. Fields without a
     value are left out. If no span is recording, nothing happens.
 
     The names are those of version 1.41 of the conventions, where all of `gen_ai` has the status

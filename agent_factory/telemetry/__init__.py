@@ -2,8 +2,8 @@
 
 >>> from agent_factory.telemetry import Telemetry, meter
 
-Nothing is imported or recorded unless `Telemetry` is among the callbacks of a run. Names of spans,
-attributes and metrics are those of OpenTelemetry's semantic conventions for generative AI.
+Nothing is imported or recorded unless `Telemetry` is among the callbacks of a run. The names of
+spans, attributes and metrics follow OpenTelemetry's semantic conventions for generative AI.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attributes of spans: what OpenTelemetry's conventions say of model calls, tools and messages."""
+"""Attributes of spans for model calls, tools and messages, by OpenTelemetry's conventions."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _ROLES = {"human": "user", "ai": "assistant"}
 
 
 def given(attributes: Mapping[str, object]) -> Attributes:
-    """Return attributes without those that have no value."""
-    # 0 stays, because it is a temperature or a number of tokens.
+    """Return the attributes with a value."""
+    # 0 stays, as a temperature or a number of tokens.
     return {name: value for name, value in attributes.items() if value not in (None, "", [], ())}
 
 
 def error_type(error: BaseException) -> str:
-    """Return the name of an exception's class, with its module unless it is built in."""
+    """Return the name of an exception's class, with the module unless the class is built in."""
     kind = type(error)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"{module}{kind.__qualname__}"
 
 
 def of_operation(operation: str, metadata: Mapping[str, object], agent: str = "") -> Attributes:
-    """Return what all operations say: which they are, of which agent, in which thread."""
+    """Return the attributes of all operations: operation, agent, thread."""
     common = {
         "gen_ai.operation.name": operation,
         "gen_ai.agent.name": agent or metadata.get("lc_agent_name"),
@@ -71,7 +71,7 @@ def of_model(metadata: Mapping[str, Any], params: Mapping[str, object]) -> Attri
 
 
 def of_response(result: LLMResult) -> Attributes:
-    """Return what a model says of its response: names, reasons and numbers."""
+    """Return the model's data about a response: names, reasons and numbers."""
     # LangChain has a list for each prompt, with a list of the choices of the model.
     generations = [choice for many in result.generations for choice in many]
     attributes: Attributes = {}
@@ -110,12 +110,12 @@ def of_response(result: LLMResult) -> Attributes:
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON; what JSON lacks is written as text."""
+    """Return a value as JSON; values outside of JSON are written as text."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def input_messages(messages: Iterable[BaseMessage]) -> Attributes:
-    """Return what a model reads: its system messages, and the others."""
+    """Return the input of a model: system messages, and the rest."""
     system: list[object] = []
     others: list[object] = []
     for message in messages:
@@ -128,12 +128,12 @@ def input_messages(messages: Iterable[BaseMessage]) -> Attributes:
 
 
 def output_messages(messages: Sequence[BaseMessage]) -> Attributes:
-    """Return what a model or an agent answers."""
+    """Return the answer of a model or an agent."""
     return {"gen_ai.output.messages": as_json([_as_data(message) for message in messages])}
 
 
 def generated(result: LLMResult) -> Attributes:
-    """Return the messages of a response; a completion of text is one too."""
+    """Return the messages of a response; a completion of text is a message too."""
     return output_messages(
         [
             generation.message
@@ -146,7 +146,7 @@ def generated(result: LLMResult) -> Attributes:
 
 
 def messages_in(state: object) -> list[BaseMessage]:
-    """Return the messages of a state or an input, and nothing else of it."""
+    """Return the messages of a state or an input alone."""
     messages = state.get("messages", []) if isinstance(state, Mapping) else []
     try:
         return convert_to_messages(messages if isinstance(messages, list) else [messages])
@@ -155,7 +155,7 @@ def messages_in(state: object) -> list[BaseMessage]:
 
 
 def tool_result(output: object) -> object:
-    """Return what the model reads of a tool's result; other updates of a command are left out."""
+    """Return a tool's result for the model; other updates of a command are left out."""
     if isinstance(output, Command):
         update = output.update
         return tool_result(update.get("messages") if isinstance(update, Mapping) else None)

@@ -15,10 +15,10 @@ SCHEMA: Final = "https://opentelemetry.io/schemas/1.41.0"
 
 try:
     VERSION = version("agent-factory")
-except PackageNotFoundError:  # it runs from source
+except PackageNotFoundError:  # run from source
     VERSION = ""
 
-# The boundaries that the conventions recommend.
+# The boundaries by recommendation of the conventions.
 _CALL = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _RUN = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6]
 _TOKENS = [4**power for power in range(14)]
@@ -30,7 +30,7 @@ _OF_MODELS = (
 
 
 def meter(meter_provider: MeterProvider | None = None) -> Meter:
-    """Return the meter of this library, for metrics that belong with its own.
+    """Return the meter of this library, for more metrics of the same scope.
 
     Args:
         meter_provider: The provider; None for OpenTelemetry's global one. Without an SDK, the meter
@@ -43,7 +43,7 @@ def meter(meter_provider: MeterProvider | None = None) -> Meter:
 
 
 class Instruments:
-    """The histograms that `Telemetry` records to, by the attributes of spans."""
+    """The histograms of `Telemetry`, by the attributes of spans."""
 
     def __init__(self, meter: Meter) -> None:
         def seconds(name: str, description: str, boundaries: list[float]) -> Histogram:
@@ -88,7 +88,7 @@ class Instruments:
     def record_first_chunk(
         self, attributes: Mapping[str, object], seconds: float, context: Context
     ) -> None:
-        """Record how long a model took to send its first chunk."""
+        """Record the time to a model's first chunk."""
         self._first_chunk.record(seconds, _only(_OF_MODELS, attributes), context)
 
 

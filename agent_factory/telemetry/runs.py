@@ -1,4 +1,4 @@
-"""Runs that have not ended, and the span that is current while they run."""
+"""Runs under way, and the current span of each."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from agent_factory.telemetry.attributes import Attributes
 # By identity: comparing fields would lead through all parents and their spans.
 @dataclass(slots=True, eq=False)
 class Run:
-    """A run, from its start to its end.
+    """A run, from start to end.
 
     Args:
-        span: Its span.
-        name: Its name, without the operation.
-        attributes: Attributes of its span and of its metrics, without contents.
-        parent: The run around it, if this handler has seen that one start.
-        agent: Name of the agent that it is a part of, as its metadata says.
-        task: Namespace of the task of a graph that it is a part of.
-        before: The context in which it started.
-        context: The context of what it calls.
-        inside: Runs inside of it that have not ended.
-        started: When it started, by `perf_counter`.
-        is_streaming: Whether its model has sent a chunk.
-        has_ended: Whether its span has ended.
+        span: The span of the run.
+        name: The name, without the operation.
+        attributes: Attributes of the span and of metrics, without contents.
+        parent: The run around, if this handler has seen its start.
+        agent: Name of the agent around, from the metadata.
+        task: Namespace of the task around, in a graph.
+        before: The context at the start.
+        context: The context for inner calls.
+        inside: Inner runs under way.
+        started: Time of the start, by `perf_counter`.
+        is_streaming: Whether the model has sent a chunk.
+        has_ended: Whether the span has ended.
     """
 
     span: Span
@@ -49,7 +49,7 @@ class Run:
     has_ended: bool = False
 
     def is_within(self, other: Run) -> bool:
-        """Return True if this run is the other one, or inside of it."""
+        """Return True if this run is the other run, or inside."""
         run: Run | None = self
         while run is not None and run is not other:
             run = run.parent
@@ -57,11 +57,11 @@ class Run:
 
 
 class CurrentSpan(Span):
-    """The span of a run while it runs, and then the one that was current before.
+    """The span of a run, and after the run the span that was current before.
 
     LangChain (langchain-core 1.7) reports the end of an async run in another task, where the
-    context of the run cannot be restored. The code that follows, such as that of a layer after the
-    model has answered, has this span as its current one.
+    context of the run cannot be restored. Later code, such as the rest of a layer after an answer
+    of the model, has this span as the current span.
     """
 
     def __init__(self, run: Run) -> None:
@@ -72,7 +72,7 @@ class CurrentSpan(Span):
         return get_current_span(self.run.before) if self.run.has_ended else self.run.span
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._span, name)  # what the SDK's spans have beyond the interface
+        return getattr(self._span, name)  # attributes of the SDK's spans beyond the interface
 
     def get_span_context(self) -> SpanContext:
         """Return the identity of the span."""
@@ -111,4 +111,4 @@ class CurrentSpan(Span):
         self._span.set_status(*args, **kwargs)
 
     def end(self, end_time: int | None = None) -> None:
-        """Do nothing: the span ends with its run."""
+        """Do nothing: the span ends with the run."""

@@ -1,4 +1,4 @@
-"""Telemetry: the callback handler that makes spans of runs, and measures them."""
+"""Telemetry: the callback handler for spans and metrics of runs."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ _OUTCOME = "agent_factory.outcome"
 
 
 class Telemetry(GraphCallbackHandler):
-    """Callback handler that makes OpenTelemetry spans and metrics of runs.
+    """Callback handler for OpenTelemetry spans and metrics of runs.
 
-    One handler serves any number of runs at once, sync and async, of agents of this library and of
+    A handler serves any number of runs at once, sync and async, of agents of this library and of
     other LangGraph graphs. Pass it in a config, or bind it: `agent.with_config(callbacks=[...])`.
-    Subagents and all else that runs inside are traced with the run.
+    Subagents and all inner runs are traced with the run.
 
-    The span of a run has the name `invoke_agent {agent}`, that of a model call `chat {model}`, that
-    of a tool call `execute_tool {tool}`; hooks and layers have their own names. While a hook, a
-    layer, a model or a tool runs, its span is the current one, so that spans of HTTP clients and
-    the like are inside of it.
+    A run has the span `invoke_agent {agent}`, a model call `chat {model}`, a tool call
+    `execute_tool {tool}`; hooks and layers have spans of their names. While a hook, a
+    layer, a model or a tool runs, its span is current, so spans of HTTP clients and
+    the like are inside.
 
-    The names are those of version 1.41 of the semantic conventions, where all of `gen_ai` has the
+    The names follow version 1.41 of the semantic conventions, where all of `gen_ai` has the
     status Development: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 
     Args:
@@ -99,7 +99,7 @@ class Telemetry(GraphCallbackHandler):
         self._contents = contents
         # No run has the key None, so a run without a parent finds none.
         self._runs: dict[UUID | None, Run] = {}
-        # Key of contexts: the run whose span is the current one, or around it.
+        # Key of contexts: the run of the current span, or around.
         self._key = contexts.create_key("agent_factory.run")
 
     # Agents, nodes, layers and other runnables
@@ -118,13 +118,13 @@ class Telemetry(GraphCallbackHandler):
         """Start the span of a graph, a node, a layer or another runnable."""
         metadata, name = metadata or {}, name or "runnable"
         parent = self._runs.get(parent_run_id)
-        # Whatever runs inside of a node has the node's metadata too. The node itself is the first
-        # run with the namespace of its task.
+        # All runs inside of a node have the node's metadata too. The node is the first
+        # run with the namespace of the task.
         is_node = metadata.get("langgraph_node") == name and (
             parent is None or task_namespace(metadata) != parent.task
         )
         agent = metadata.get("lc_agent_name")
-        # All runs of an agent have its name in their metadata. A name that the parent lacks begins
+        # All runs of an agent have the agent's name in their metadata. A new name begins
         # an agent.
         is_named = bool(agent) and (parent is None or agent != parent.agent)
         if not is_node and (parent is None or is_named):
@@ -135,7 +135,7 @@ class Telemetry(GraphCallbackHandler):
                 run.span.set_attributes(input_messages(messages_in(inputs)))
             return
         if is_node and parent is not None and not parent.attributes.get("gen_ai.operation.name"):
-            # Only graphs have nodes, so the run around this one is that of a graph.
+            # Only graphs have nodes, so the run around is a graph's.
             parent.attributes = of_operation(AGENT, metadata, parent.name)
             parent.span.update_name(f"{AGENT} {parent.name}")
             parent.span.set_attributes(parent.attributes)
@@ -156,16 +156,16 @@ class Telemetry(GraphCallbackHandler):
         self._end(run_id, contents=answer)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
-        """End the span of a runnable that raised."""
+        """End the span of a failed runnable."""
         self._end(run_id, error)
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
-        """Mark the span of a run that pauses."""
+        """Mark the span of a pausing run."""
         if run := self._runs.get(event.run_id):
             run.span.set_attribute(_OUTCOME, "interrupted")
 
     def on_resume(self, event: GraphResumeEvent) -> None:
-        """Mark the span of a run that continues a paused one."""
+        """Mark the span of a run after a pause."""
         if run := self._runs.get(event.run_id):
             run.span.set_attribute("agent_factory.resumed", True)
 
@@ -180,7 +180,7 @@ class Telemetry(GraphCallbackHandler):
     def on_llm_start(
         self, serialized: dict[str, object], prompts: list[str], **kwargs: Any
     ) -> None:
-        """Start the span of a call of a model that completes text."""
+        """Start the span of a completion of text."""
         self._start_model("text_completion", serialized, map(HumanMessage, prompts), **kwargs)
 
     def _start_model(
@@ -215,11 +215,11 @@ class Telemetry(GraphCallbackHandler):
         self._instruments.record_first_chunk(run.attributes, seconds, run.context)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: object) -> None:
-        """End the span of a model call, and count its tokens."""
+        """End the span of a model call, and count the tokens."""
         self._end(run_id, None, of_response(response), lambda _: generated(response))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
-        """End the span of a model call that raised."""
+        """End the span of a failed model call."""
         self._end(run_id, error)
 
     # Tools and retrievers
@@ -257,7 +257,7 @@ class Telemetry(GraphCallbackHandler):
         self._end(run_id, contents=result)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
-        """End the span of a tool call that raised."""
+        """End the span of a failed tool call."""
         self._end(run_id, error)
 
     def on_retriever_start(
@@ -283,7 +283,7 @@ class Telemetry(GraphCallbackHandler):
         self._end(run_id)
 
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
-        """End the span of a search that raised."""
+        """End the span of a failed search."""
         self._end(run_id, error)
 
     # Spans
@@ -297,14 +297,14 @@ class Telemetry(GraphCallbackHandler):
         attributes: Attributes,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> Run:
-        """Start the span of a run, and make it the current one, except that of an agent."""
+        """Start the span of a run; it becomes current, unless the run is an agent's."""
         before, around = self._current()
         links: list[Link] = []
         if parent is None:
             outer, links = _outer_context(before, metadata)
         elif around is not None and around.is_within(parent):
-            # There may be layers in between, which LangChain does not know as parents of a tool,
-            # and spans that a hook or a tool has started itself.
+            # There may be layers in between, unknown to LangChain as parents of a tool,
+            # and spans by a hook or a tool itself.
             outer, parent = before, around
         else:
             outer = parent.context
@@ -315,7 +315,7 @@ class Telemetry(GraphCallbackHandler):
         run = Run(span, name, attributes, parent, agent, task, before, outer)
         context = trace.set_span_in_context(CurrentSpan(run), outer)
         run.context = contexts.set_value(self._key, run, context)
-        if operation != AGENT:  # whose run may be a generator: its caller has the same context
+        if operation != AGENT:  # an agent's run may be a generator, with the context of the caller
             contexts.attach(run.context)
         self._runs[run_id] = run
         if parent is not None:
@@ -323,9 +323,9 @@ class Telemetry(GraphCallbackHandler):
         return run
 
     def _current(self) -> tuple[Context, Run | None]:
-        """Return the current context, and the innermost run around it that has not ended.
+        """Return the current context, and the innermost run around and under way.
 
-        A context that an ended run has left is passed over: see `CurrentSpan`.
+        The context of an ended run is passed over: see `CurrentSpan`.
         """
         current = contexts.get_current()
         run: Any = contexts.get_value(self._key, current)
@@ -345,8 +345,8 @@ class Telemetry(GraphCallbackHandler):
         attributes: Attributes | None = None,
         contents: Callable[[Run], Attributes] | None = None,
     ) -> None:
-        """End the span of a run, and those of runs inside that did not say how they ended."""
-        # A handler that was added during a run has not seen its start.
+        """End the span of a run, and the spans of inner runs without an end."""
+        # A handler from the middle of a run has not seen the start.
         run = self._runs.pop(run_id, None)
         if run is None:
             return
@@ -378,18 +378,18 @@ class Telemetry(GraphCallbackHandler):
             if self._contents and contents is not None and run.span.is_recording():
                 run.span.set_attributes(contents(run))
         finally:
-            # Whatever failed above: a span that does not end is never exported.
+            # After any failure above: a span without an end is never exported.
             seconds = perf_counter() - run.started
             self._instruments.record_end(run.attributes, seconds, run.context)
             run.span.end()
             run.has_ended = True
-            run.context = run.before  # its own refers to the run, and so would keep it
+            run.context = run.before  # the own context refers to the run, and would keep it
 
 
 def _outer_context(current: Context, metadata: Mapping[str, object]) -> tuple[Context, list[Link]]:
     """Return the context of the outermost span of a run, and its links.
 
-    The `traceparent` in the metadata is the parent, unless a span is current: then it is linked.
+    The `traceparent` in the metadata is the parent, or a link if a span is current.
     """
     # Only strings: the metadata may hold anything, and the propagator fails for other values.
     carrier = {

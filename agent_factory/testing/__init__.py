@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from agent_factory.testing.trajectory_steps import TrajectoryStep as TrajectoryStep
     from agent_factory.testing.trajectory_steps import trajectory_of as trajectory_of
 
-# By module: each is imported when a name of it is first used.
+# By module: a module is imported at the first use of a name.
 _HOME = {
     ".counterexamples": "CounterexampleReplay CounterexampleRun replay_counterexample",
     ".divergence": "Divergence areplay_with replay_with",

@@ -37,7 +37,7 @@ _MAX_CHARACTERS = 60  # of a value in the description of a difference
 
 
 def normalize(value: object) -> Any:
-    """The value as plain data that is equal for runs that did the same.
+    """The value as plain data, equal for runs with the same course.
 
     >>> from langchain_core.messages import AIMessage
     >>> normalize([AIMessage("Hi", id="1")])
@@ -61,7 +61,7 @@ def replace_strings(value: object, names: Mapping[str, str]) -> Any:
 
 
 def _plain(value: object, ids: dict[str, None]) -> object:
-    """Plain data; the ids of its tool calls are added to `ids`."""
+    """Plain data; the ids of tool calls are added to `ids`."""
     if isinstance(value, AIMessage):
         ids.update(dict.fromkeys(call_ids(value)))
     elif isinstance(value, ToolMessage):
@@ -74,14 +74,14 @@ def _plain(value: object, ids: dict[str, None]) -> object:
     if isinstance(parts, list | tuple):
         return [_plain(item, ids) for item in parts]
     if isinstance(parts, Set):
-        # A set has another order in each process, and its parts need not compare.
+        # A set has another order in each process, and parts of a set need not compare.
         return sorted((_plain(item, ids) for item in parts), key=repr)
     return parts
 
 
 @singledispatch
 def _parts(value: object) -> object:
-    """Parts of a value that are compared."""
+    """Parts of a value for a comparison."""
     if is_dataclass(value) and not isinstance(value, type):
         return _not_empty({f.name: getattr(value, f.name) for f in fields(value) if f.repr})
     return value
@@ -113,7 +113,7 @@ def _(request: ModelRequest) -> object:
 
 
 def _tool_call(call: Mapping[str, object]) -> dict[str, object]:
-    # AIMessage adds the type to its calls; a call that a test or a layer writes may have none.
+    # AIMessage adds the type to a call; the call of a test or a layer may have none.
     return {key: value for key, value in call.items() if key != "type"}
 
 

@@ -1,4 +1,4 @@
-"""Counterexamples as runs: an agent of stand-ins that goes the way on which a guarantee fails."""
+"""Counterexamples as runs: an agent of stand-ins takes the path on which a guarantee fails."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _ANSWER = "answer"
 
 @dataclass(frozen=True, slots=True)
 class CounterexampleRun:
-    """What a replay has shown.
+    """Course of a replay.
 
     Args:
-        visits: The nodes, each followed by the layers that ran in it, in the order of the run.
-        tools: The tools that ran; those of agents inside of tools as "clerk/refund".
+        visits: The nodes, each followed by the layers of its run, in the order of the run.
+        tools: The tools whose call ran; a tool of an agent inside of a tool as "clerk/refund".
     """
 
     visits: tuple[str, ...]
@@ -62,15 +62,15 @@ class CounterexampleRun:
 
 @dataclass(frozen=True)
 class CounterexampleReplay:
-    """A counterexample that can be run.
+    """A counterexample in the form of an agent and its input.
 
     Args:
         counterexample: The counterexample.
-        path: The steps that the run takes. It goes around a loop once, or as often as it takes to
+        path: The steps of the run: once around a loop, or as many times as are needed to
             exceed a number.
-        model: The scripted model. Its `steps` are the answers that show the counterexample.
+        model: The scripted model, whose `steps` are the answers of the counterexample.
         agent: An agent with the plan of the counterexample, whose middleware are stand-ins.
-        messages: The messages of its input.
+        messages: The messages of the input.
     """
 
     counterexample: Counterexample
@@ -100,17 +100,17 @@ class CounterexampleReplay:
 def replay_counterexample(counterexample: Counterexample) -> CounterexampleReplay:
     """Build an agent that shows a counterexample.
 
-    Each middleware of the plan has a stand-in of its name with the same hooks, jumps and layers.
-    The stand-ins decide nothing: they follow the path, and pass on what is not part of it. The
+    Each middleware of the plan has a stand-in of the same name, with equal hooks, jumps and layers.
+    The stand-ins decide nothing: they follow the path, and pass on everything else. The
     tools are functions that record their call.
 
     Args:
-        counterexample: What `counterexamples` returned, or one of `GuaranteeError`.
+        counterexample: A result of `counterexamples`, or a counterexample of a `GuaranteeError`.
 
     Raises:
-        ArgumentError: No run of stand-ins shows it: the plan is one of `create_react_agent`; the
+        ArgumentError: No run of stand-ins shows it: the plan is of `create_react_agent`; the
             provider of the model runs the tool; the path asks for a structured answer once more;
-            or a number is over 1,000, or not one of calls.
+            or the number is over 1,000, or does not count calls.
 
     >>> from agent_factory import before_model, plan_agent
     >>> from agent_factory.guarantees import counterexamples
@@ -132,16 +132,16 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
     names = [tool.name for tool in plan.tools if tool.kind is ToolKind.CLIENT]
     # The layers around tools see calls of any name.
     tool = counterexample.tool or next(iter(names), "any")
-    # "clerk/refund": the stand-in of "clerk" is an agent with that tool.
+    # "clerk/refund": the stand-in of "clerk" is an agent with the tool "refund".
     arguments = dict(counterexample.arguments)
     script = _Script(graph, path, tool.partition("/")[0], counterexample.origin, arguments)
     model = ScriptedChatModel(script.answers)
     tools = [_tool(tool if tool.startswith(f"{name}/") else name, script) for name in names]
     middleware = [_stand_in(owner, script) for owner in _owners(plan)]
     with warnings.catch_warnings():
-        # The stack has been built before, with what its warnings are about.
+        # The build of the real stack has already warned.
         warnings.simplefilter("ignore", AgentFactoryWarning)
-        # The stand-ins find their part by the step that a run is in, so each node takes one.
+        # The stand-ins find their part by the step of the run, so each node takes a step.
         agent = create_agent(model, tools, middleware=middleware, fused=False, ignore=["AF125"])
     messages = (HumanMessage("Go"), *script.calls_of_input)
     return CounterexampleReplay(counterexample, path, model, agent, messages, script)
@@ -156,10 +156,10 @@ def _refusal(reason: str) -> ArgumentError:
 
 
 def _path_of(graph: PlanGraph, counterexample: Counterexample) -> tuple[Transition, ...]:
-    """The path of the run, as far as it matters where it goes."""
+    """The path of the run, as far as the counterexample needs."""
     plan, text = graph.plan, counterexample.guarantee
     for clause in parse(text).clauses:
-        # Of the parts of a sentence, the one that does not hold.
+        # Of the parts of a sentence, the part without a proof.
         noes = counterexamples(plan, [Guarantee(text, (clause,))])
         if isinstance(clause, AtMost) and counterexample in noes:
             return _exceeding(graph, clause, counterexample.path)
@@ -173,7 +173,7 @@ def _path_of(graph: PlanGraph, counterexample: Counterexample) -> tuple[Transiti
 def _exceeding(
     graph: PlanGraph, clause: AtMost, path: tuple[Transition, ...]
 ) -> tuple[Transition, ...]:
-    """A path with one call more than a sentence allows."""
+    """A path with a call more than a sentence allows."""
     if clause.unit not in ("model calls", "tool calls"):
         raise _refusal(f"is about {clause.unit}, of which a scripted model uses none.")
     if clause.most > MOST_CALLS:
@@ -183,29 +183,29 @@ def _exceeding(
     at = TOOLS if clause.unit == "tool calls" else MODEL
     path = path or graph.steps(graph.shortest_path(START, at))
     calls = [step for step in path if step.target == at]
-    # Around the loop once more for each call that the sentence allows.
+    # Around the loop once more for each allowed call.
     around = graph.steps(graph.shortest_path(at, at))
     return path + around * (int(clause.most) + 1 - len(calls))
 
 
 class _Script:
-    """What makes a run go a path, and a record of the run.
+    """Script of a run along a path, and a record of the run.
 
     Args:
         graph: The plan.
         path: The path.
-        tool: The tool that is called.
+        tool: The called tool.
         origin: The node, or the layer, from which the call comes.
         arguments: Arguments of the call.
 
     Attributes:
-        calls_of_input: A call that comes with the input; empty without one.
+        calls_of_input: The message of the input with a call; empty without a call.
         answers: The answers of the model.
-        updates: What a stand-in writes to the state, for each step of the path; None if a run takes
+        updates: State update of a stand-in for each step of the path; None if a run takes
             the step anyway.
-        layers: The layers that ran, by the step of the run.
-        tools: The tools that ran.
-        alone: For a step, the layer that answers in place of the model, and its answer.
+        layers: The visited layers, by the step of the run.
+        tools: The called tools.
+        alone: For a step, the layer with an answer in place of the model, and the answer.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class _Script:
                 may_call = True
             may_call &= TransitionReason.NO_CALLS not in reasons
             if act == _ANSWER or step.target == TOOLS:
-                # The model calls if it can. Otherwise the hook that jumps writes the call.
+                # The model calls if it can. Otherwise the jumping hook writes the call.
                 is_written = step.source == origin and act == "tools"
                 call = call if is_of_input else _call(tool, arguments)
                 if may_call and origin.rpartition(".")[2] in _AROUND_MODEL:
@@ -256,18 +256,18 @@ class _Script:
                 news = [ToolMessage("Done.", tool_call_id=call["id"], name=tool)]
             jump = {} if act == _ANSWER else {"jump_to": act}
             self.updates.append({"messages": news, **jump} if act else None)
-        # A run that is not past the model at the end of the path goes on to it.
+        # A run before the model at the end of the path goes on to the model.
         ahead = self.plan.nodes[: self.plan.nodes.index(MODEL) + 1]
         if path[-1].target in (TOOLS, *ahead):
             self.answers.append("Done.")
 
     def update(self) -> dict[str, Any] | None:
-        """What is written at the node that the run is at; None past the end of the path."""
+        """State update at the current node of the run; None past the end of the path."""
         step = super_step(get_config())
         return self.updates[step] if step < len(self.updates) else None
 
     def note(self, owner: str, call: Call) -> None:
-        """Note that the layers of a middleware around a call are entered."""
+        """Note the layers of a middleware around a call."""
         # The layers around a run are entered before its first step.
         step = 0 if call is Call.AGENT else super_step(get_config())
         layers = self.plan.layers_around(call)
@@ -275,7 +275,7 @@ class _Script:
 
 
 def _act(graph: PlanGraph, step: Transition, reasons: set[TransitionReason]) -> str:
-    """What a stand-in does so that a run takes a step: nothing, `_ANSWER`, or a jump."""
+    """Action of a stand-in by which a run takes a step: nothing, `_ANSWER`, or a jump."""
     if TransitionReason.STOPPED in reasons:
         return "end"
     # For each other reason, the model and the tools take the step by themselves.
@@ -306,7 +306,7 @@ def _owners(plan: TopologyData) -> Iterable[str]:
     counting = _counting(plan)
     for call in Call:
         owners = list(dict.fromkeys(layer.owner for layer in plan.layers_around(call)))
-        # The layers of limits run inside of all others, wherever these stand in the list.
+        # The layers of limits run inside of all other layers, wherever they stand in the list.
         lists += [[o for o in owners if (o in counting) is counts] for counts in (False, True)]
     for owners in lists:
         for place, owner in enumerate(owners):
@@ -315,12 +315,12 @@ def _owners(plan: TopologyData) -> Iterable[str]:
 
 
 def _counting(plan: TopologyData) -> set[str]:
-    """The middleware whose layers run inside of all others, because they count attempts."""
+    """The middleware whose layers run inside of all other layers, because they count attempts."""
     return {limit.owner for limit in plan.limits if limit.attempts}
 
 
 class _StandIn(AgentMiddleware[Any, Any]):
-    """A middleware that notes its layers, and writes what the script says."""
+    """A middleware with a note of each layer, and the updates of the script."""
 
     script: _Script
 
@@ -335,7 +335,7 @@ class _StandIn(AgentMiddleware[Any, Any]):
             return ModelResponse(result=[answer])
         response = yield request
         update = self.script.update()
-        # The innermost layer answers the calls, and those around it see that.
+        # The innermost layer answers the calls, and the layers around see the answers.
         if update is None or len(response.result) > 1:
             return response
         return ModelResponse(result=[*response.result, *update["messages"]])
@@ -365,7 +365,7 @@ def _stand_in(owner: str, script: _Script) -> _StandIn:
 
 
 def _tool(full_name: str, script: _Script) -> BaseTool:
-    """A tool that records its call; "clerk/refund" is a tool of an agent inside of "clerk"."""
+    """A tool with a note of each call; "clerk/refund" is a tool of an agent inside of "clerk"."""
     *agents, name = full_name.split("/")
 
     def record(**arguments: Any) -> Any:

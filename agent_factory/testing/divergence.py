@@ -1,4 +1,4 @@
-"""Compare two stacks on one recording: the first decision that differs between two runs."""
+"""Compare two stacks on one recording, down to the first different decision."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Build = Callable[[ReplayChatModel, list[Middleware]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first decision that differs.
+    """The first different decision.
 
     Args:
-        step: The step of the run in which it was made, from 1.
-        node: The node that made it.
+        step: The step of the run, from 1.
+        node: The node of the decision.
         what: The difference as text.
     """
 
@@ -48,11 +48,11 @@ def replay_with(
     redact: Redact | None = None,
     **kwargs: Any,
 ) -> Divergence | None:
-    """Run an agent that was recorded with one stack again with another one.
+    """Run a recorded agent again, with the recorded stack and with another stack.
 
     Both runs take the answers of the model from the cassette and run their tools again: use tools
-    without side effects. A node that writes nothing makes no decision, so additional nodes of that
-    kind are not a difference.
+    without side effects. A node without an update makes no decision, so additional idle nodes
+    are not a difference.
 
     Args:
         path: The cassette.
@@ -62,14 +62,14 @@ def replay_with(
         recorded: The stack of the recorded run.
         middleware: The other stack.
         config: A RunnableConfig for both runs.
-        redact: The function that was passed to `record`, if any.
+        redact: The function for `record`, if any.
         **kwargs: Further arguments of `stream`, such as `context`.
 
     Returns:
-        The first decision that differs; `str` describes it. None if there is none.
+        The first different decision; `str` describes it. None without a difference.
 
     Raises:
-        CassetteMismatch: Even the recorded stack sends requests that are not in the cassette.
+        CassetteMismatch: The recorded stack, too, sends requests outside of the cassette.
     """
     stacks = (recorded, middleware)
     runs = [_Run(build, stack, replay(path, redact=redact), kwargs) for stack in stacks]
@@ -95,7 +95,7 @@ async def areplay_with(
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """Update that a node wrote."""
+    """Update of a node."""
 
     step: int
     node: str
@@ -104,9 +104,9 @@ class _Decision:
 
 @dataclass
 class _Run:
-    """A run with a stack, in the form that `Invoke` takes.
+    """A run with a stack, in the form for `Invoke`.
 
-    Its decisions end where it ends, fails, or sends a request that was not recorded.
+    Decisions are noted up to the end of the run, an error, or a request outside of the recording.
     """
 
     build: Build
@@ -131,7 +131,7 @@ class _Run:
 
     @contextmanager
     def _noting_error(self) -> Iterator[None]:
-        """An error is the last decision of its run."""
+        """Note an error as the last decision of the run."""
         try:
             yield
         except Exception as error:
@@ -143,7 +143,7 @@ class _Run:
         payload, step = event["payload"], event["step"]
         if event["type"] == "task":
             self._current = (step, payload["name"])
-        # What follows a request that was not recorded has no answer to rest on.
+        # After a request outside of the recording, decisions rest on no answer.
         elif event["type"] == "task_result" and not self.model.mismatch:
             update = {
                 **dict(payload["result"] or {}),
@@ -163,11 +163,11 @@ class _Run:
 
 
 def _divergence(runs: Sequence[_Run], input: object, config: object) -> Flow[Divergence | None]:
-    """Make both runs, and find the first decision that differs."""
+    """Make both runs, and find the first different decision."""
     for run in runs:
         yield Invoke(run, input, config)
     original, other = runs
-    # If the recorded stack does not fit its own cassette, a comparison would mean nothing.
+    # If the recorded stack does not fit the cassette, a comparison means nothing.
     if original.model.mismatch:
         original.model.assert_done()
     if original.error and not other.error:

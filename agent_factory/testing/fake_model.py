@@ -1,4 +1,4 @@
-"""Chat models that answer without a provider: by a script, or (in `recordings`) from a file."""
+"""Chat models without a provider: with a script, or (in `recordings`) with a file."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ RunManager = CallbackManagerForLLMRun | None
 AsyncRunManager = AsyncCallbackManagerForLLMRun | None
 
 
-# LangGraph and flows pass on a GraphBubbleUp: no retry repeats it, and no layer answers it.
+# LangGraph and flows pass on a GraphBubbleUp: no retry repeats the error, no layer answers it.
 class ScriptError(AssertionError, GraphBubbleUp):
-    """The model was called more often than its script has steps, or less often.
+    """The number of requests differs from the number of steps in the script.
 
-    It ends the run: no retry, fallback or error handler of a flow answers it.
+    The error ends the run: no retry, fallback or error handler of a flow answers it.
     """
 
 
@@ -51,11 +51,11 @@ class Reply:
 
     Args:
         text: The text of the message.
-        calls: Its tool calls: dicts with `name`, `args` and optionally `id`.
+        calls: The tool calls: dicts with `name`, `args` and optionally `id`.
         usage: Input and output tokens, `(12, 5)` or LangChain's usage dict.
         delay: Seconds until the model begins to answer.
         chunks: The pieces in which the text is streamed; default: word by word.
-        error: The exception that the model raises: at once, or after the chunks were streamed.
+        error: An exception to raise: at once, or after the chunks were streamed.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> model = ScriptedChatModel([Reply("It is five.", usage=(12, 5))])
@@ -88,7 +88,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class FakeResponse:
-    """A message, and a reply with the delay, the chunks and the error of its delivery."""
+    """A message, and a reply with the delay, the chunks and the error of the delivery."""
 
     message: AIMessage
     reply: Reply = Reply()
@@ -102,7 +102,7 @@ class FakeResponse:
     def stream(self) -> Iterator[ChatGenerationChunk]:
         """The message as a provider would stream it: piece by piece, then its tool calls.
 
-        The name of a message and its invalid tool calls get lost: LangChain leaves them out when it
+        The name of a message and invalid tool calls get lost: LangChain leaves them out when it
         adds up chunks.
         """
         message = self.message
@@ -112,7 +112,7 @@ class FakeResponse:
         if self.reply.chunks is not None:
             texts = self.reply.chunks
         elif isinstance(message.content, str):
-            # Each word keeps its space: the chunks, joined, are the text.
+            # Each word keeps the space after the word: the chunks, joined, are the text.
             *words, last = message.content.split(" ")
             texts = [*(f"{word} " for word in words), last]
         for text in texts:
@@ -124,7 +124,7 @@ class FakeResponse:
             tool_call_chunk(name=c["name"], args=json.dumps(c["args"]), id=c["id"], index=index)
             for index, c in enumerate(message.tool_calls)
         ]
-        # By the position, LangChain knows that the message is whole, and parses its tool calls.
+        # By the position, LangChain knows the end of the message, and parses the tool calls.
         last_chunk = AIMessageChunk(
             content="" if texts else message.content or "",
             id=id_,
@@ -140,7 +140,7 @@ class FakeResponse:
 def fake_response(
     step: Any, messages: list[BaseMessage], tools: Collection[str], number: int
 ) -> FakeResponse:
-    """A step of a script as a response; a structured answer calls its tool if it is in `tools`."""
+    """A step of a script as a response; a structured answer calls the tool of its name, if any."""
     match step:
         case Reply():
             return FakeResponse(step.message, step)
@@ -171,7 +171,7 @@ def fake_response(
 
 
 def tool_call(call: Mapping[str, Any]) -> ToolCall:
-    """A tool call, with an id if it has none."""
+    """A tool call; a missing id is made."""
     return ToolCall(
         name=call["name"],
         args=call.get("args", {}),
@@ -181,18 +181,18 @@ def tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def tool_name(tool: dict[str, Any]) -> str:
-    """The name of a tool in a request; its type if a provider's own tool has no name."""
+    """The name of a tool in a request; the type of a provider's tool without a name."""
     return str(tool.get("function", tool).get("name") or tool.get("type"))
 
 
 class FakeChatModel(BaseChatModel):
-    """Chat model whose subclass decides on each response. It can stream and run asynchronously."""
+    """Chat model for subclasses with a `_respond` method; streams, and runs asynchronously."""
 
     _lock: Lock = PrivateAttr(default_factory=Lock)
 
     @abstractmethod
     def assert_done(self) -> None:
-        """Fail unless the requests were those that the model expects."""
+        """Fail unless the model got exactly the expected requests."""
 
     @abstractmethod
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, object]) -> FakeResponse:
@@ -202,15 +202,15 @@ class FakeChatModel(BaseChatModel):
         return self
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
-        # LangChain writes every model into its traces, and compares each field with its default
-        # for that, which takes longer than the answer.
+        # LangChain writes every model into the traces, and compares each field with the default
+        # value, which takes longer than the answer.
         fields_set = self.model_fields_set
         return [
             (k, v) for k, v in BaseModel.__repr_args__(self) if k in fields_set and v is not None
         ]
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # An exception says more than the steps that are left because of it.
+        # An exception says more than steps without a request.
         if kind is None:
             self.assert_done()
 
@@ -218,7 +218,7 @@ class FakeChatModel(BaseChatModel):
         self, tools: Sequence[Any], *, tool_choice: object = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Offer tools; a provider's own tool, a dict that is not a function, passes unchanged."""
-        # `bind` would keep a None, which then is among the `kwargs` of each request.
+        # `bind` would keep a None among the `kwargs` of each request.
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         schemas = [
@@ -269,12 +269,12 @@ class FakeChatModel(BaseChatModel):
 
 @dataclass(frozen=True)
 class ModelCallRecord:
-    """One request as the model received it.
+    """A request as the model received it.
 
     Args:
         messages: The messages, the system message included.
         tools: The names of the tools.
-        kwargs: All other arguments that were bound or passed.
+        kwargs: All other bound or passed arguments.
     """
 
     messages: list[BaseMessage]
@@ -283,18 +283,18 @@ class ModelCallRecord:
 
     @property
     def system_prompt(self) -> str | None:
-        """The text of the system message, which is the first of `messages`; None without one."""
+        """The text of the system message, which is the first of `messages`; None without a text."""
         first = self.messages[0] if self.messages else None
         return first.text if isinstance(first, SystemMessage) else None
 
 
 class ScriptedChatModel(FakeChatModel):
-    """Chat model that answers by a script, in order.
+    """Chat model with a script of answers, in order.
 
     A step is a text, a `Reply`, an AIMessage, a list of tool calls (dicts with `name` and `args`;
     missing ids are made), a structured answer (a pydantic model or dataclass), an exception to
-    raise, or a function of the messages that returns one of these. A request beyond the script
-    fails. `assert_done` fails while steps are left; a `with` block calls it at its end.
+    raise, or a function of the messages with one of these as result. A request beyond the script
+    fails. `assert_done` fails while steps are left; a `with` block calls it at the end.
 
     >>> with ScriptedChatModel(["Hello!"]) as model:
     ...     model.invoke("Hi").text
@@ -318,7 +318,7 @@ class ScriptedChatModel(FakeChatModel):
 
     @property
     def position(self) -> int:
-        """The number of steps that were requested so far."""
+        """The number of steps so far, each taken by a request."""
         return self._position
 
     @property
@@ -329,7 +329,7 @@ class ScriptedChatModel(FakeChatModel):
         """Go back to a step, and forget the requests from there on.
 
         Args:
-            position: The number of steps that count as requested.
+            position: The number of taken steps.
         """
         with self._lock:
             self._position = position
@@ -339,7 +339,7 @@ class ScriptedChatModel(FakeChatModel):
     def assert_done(self) -> None:
         """Fail if steps of the script were not requested, or if a request went beyond them.
 
-        A layer may have caught the error of a request beyond the script; it counts here.
+        A request beyond the script counts even if a layer has caught the error.
 
         Raises:
             ScriptError: Steps are left, or there were too few.
@@ -354,7 +354,7 @@ class ScriptedChatModel(FakeChatModel):
             )
 
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
-        # Agents in tools run in parallel and may share the model: each request gets its own step.
+        # Agents in tools run in parallel and may share the model: each request gets a step.
         with self._lock:
             tools = [tool_name(tool) for tool in kwargs.get("tools", ())]
             rest = {key: value for key, value in kwargs.items() if key != "tools"}

@@ -15,7 +15,7 @@ class PlanViolation(AssertionError):
     """A guarantee does not hold for a plan.
 
     Attributes:
-        counterexamples: One for each guarantee; `replay_counterexample` runs it.
+        counterexamples: A counterexample for each guarantee; `replay_counterexample` runs it.
     """
 
     def __init__(self, counterexamples: Sequence[Counterexample]) -> None:
@@ -24,16 +24,16 @@ class PlanViolation(AssertionError):
 
 
 def assert_plan(agent: Any | Topology, *guarantees: str) -> None:
-    """Assert that sentences hold on every path of an agent.
+    """Assert guarantees, as sentences, for every path of an agent.
 
     Args:
-        agent: What `create_agent` returned, or a plan.
+        agent: An agent of `create_agent`, or a plan.
         guarantees: Sentences; docs/guarantees.md lists their forms.
 
     Raises:
-        PlanViolation: One does not hold. It says on which path.
+        PlanViolation: A guarantee does not hold. The message shows the path.
         GuaranteeSyntaxError: A text is not a sentence.
-        SpecError: A sentence names a tool or a node that the agent does not have.
+        SpecError: A sentence names a tool or a node outside of the agent.
 
     >>> from agent_factory import plan_agent
     >>> from agent_factory.middleware import ModelCallLimitMiddleware

@@ -70,20 +70,20 @@ def in_langgraph(
     def attempt() -> Flow[None]:
         nonlocal outcome
         try:
-            outcome = yield get_config()  # its handler is `work`
+            outcome = yield get_config()  # the handler is `work`
         except GraphInterrupt as error:
             # For the caller of `in_langgraph`, and raised for LangGraph, which pauses the run.
             outcome = error
             raise
 
     def harness(_: object) -> None:
-        # An interrupt is an outcome here, so the flow has to see it.
+        # An interrupt is an outcome here, so the flow has to see the exception.
         drive(attempt(), work, throw_signals=True)
 
     async def aharness(_: object) -> None:
         await adrive(attempt(), work, throw_signals=True)
 
-    # Only a run that is resumed needs a checkpointer, which takes half of the time.
+    # Only a resumed run needs a checkpointer, which takes half of the time.
     saver = InMemorySaver() if resume else None
     node = aharness if iscoroutinefunction(work) else harness
     graph = entrypoint(checkpointer=saver, store=store)(node).bind(context=context)
@@ -101,7 +101,7 @@ def _answered(
     resume: Sequence[object],
     waits: Callable[[Any], bool],
 ) -> Flow[Any]:
-    """Run a graph, and resume it with each answer while it waits."""
+    """Run a graph, and resume the run with each answer while it waits."""
     run_config = in_thread(config, "harness")
     result = yield Invoke(graph, input, run_config)
     for answer in resume:
@@ -112,7 +112,7 @@ def _answered(
 
 
 def in_thread(config: Mapping[str, Any] | None, thread: str) -> dict[str, Any]:
-    """A config with the id of a thread, unless it has one."""
+    """A config with the id of a thread, unless the config names a thread."""
     configurable = (config or {}).get("configurable", {})
     return {**(config or {}), "configurable": {"thread_id": thread, **configurable}}
 
@@ -123,14 +123,14 @@ def run_coroutine(work: Coroutine[object, object, R]) -> R:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    # A loop runs in this thread, and `asyncio.run` refuses to start a second one in it.
-    # In a copy of this context: what the test has set in context variables holds there, too.
+    # A loop runs in this thread, and `asyncio.run` refuses to start a second loop here.
+    # In a copy of this context: the context variables of the test hold there, too.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, work).result()
 
 
 def usable_middleware(middleware: object) -> Middleware:
-    """The middleware as `create_agent` would take it, with the same checks."""
+    """The middleware as `create_agent` would take it, after the same checks."""
     member = from_langchain_middleware(middleware)
     if isinstance(member, type) or not isinstance(member, AgentMiddleware):
         example = f"{middleware.__name__}()" if isinstance(middleware, type) else "Guard()"
@@ -144,7 +144,7 @@ def usable_middleware(middleware: object) -> Middleware:
 
 
 def as_state(state: object) -> dict[str, Any]:
-    """A state, or only its messages, as a hook receives it: messages are objects with ids."""
+    """A state, or only messages, in the form for a hook: messages are objects with ids."""
     values = dict(state) if isinstance(state, Mapping) else {"messages": state or []}
     messages = values.get("messages", [])
     if not isinstance(messages, list):
@@ -174,20 +174,20 @@ def run_hook(
     Args:
         middleware: The middleware.
         hook: "before_agent", "before_model", "after_model" or "after_agent".
-        state: The state, or only its messages, in any form that LangChain converts.
+        state: The state, or only the messages, in any form for LangChain's conversion.
         context: `runtime.context`.
         store: `runtime.store`.
         config: A RunnableConfig.
-        resume: Answers to the interrupts that the hook raises, in order.
+        resume: Answers to the interrupts of the hook, in order.
 
     Returns:
-        The update that the hook returned: a dict, a Command or None.
+        The update of the hook: a dict, a Command or None.
 
     Raises:
         ArgumentError: `middleware` is not a middleware, or has no such hook.
         GraphInterrupt: The hook interrupts, and `resume` holds no answer.
-        TurnError: The hook writes a key that neither its schema nor the state has, jumps without
-            having declared it, or has no synchronous function.
+        TurnError: The hook writes an unknown key, makes an undeclared jump,
+            or has no synchronous function.
 
     >>> from agent_factory import before_model
     >>> @before_model
@@ -212,7 +212,7 @@ async def arun_hook(
 ) -> Any:
     """Run one node hook as an asynchronous run of an agent would; otherwise as `run_hook`.
 
-    The async function of a hook, such as `abefore_model`, is preferred if there is one.
+    An async function, such as `abefore_model`, comes first.
     """
     node, input_state = hook_node(middleware, hook, state)
     return await adrive(
@@ -223,7 +223,7 @@ async def arun_hook(
 def hook_node(
     middleware: Middleware, hook: str, state: object
 ) -> tuple[HookNode, dict[str, object]]:
-    """The node that an agent makes of a hook, and the state that it receives."""
+    """The node of a hook in an agent, and the input state of the node."""
     middleware = usable_middleware(middleware)
     hooks = {bound.definition.phase.value: bound for bound in hooks_of(middleware)}
     if hook not in hooks:
@@ -246,8 +246,8 @@ def hook_node(
         "jump_to",
         "structured_response",
     }
-    # The hook of another middleware comes first, because a hook that enters the run resets
-    # `jump_to` and the structured response of an earlier one.
+    # A hook of another middleware comes first, because an entering hook resets
+    # `jump_to` and an earlier structured response.
     first = Hook("outside", Phase.BEFORE_AGENT)
     topology = plan(Shape(hooks=(first, hooks[hook].definition), has_tools=True))
     node = HookNode(hooks[hook], topology, Rules(), keys, copies=_SharedState())
@@ -255,7 +255,7 @@ def hook_node(
 
 
 class _SharedState(StateCopies):
-    """Gives the hook the state itself, so that the caller can see what it changes in place."""
+    """Gives the hook the state itself, so that the caller can see changes in place."""
 
     def copy(self, state: Mapping[str, Any]) -> Any:
         return state
@@ -266,11 +266,11 @@ class LayerRun:
     """The result of running a layer.
 
     Args:
-        response: What the layer returned: a ModelResponse, a ToolMessage or a Command; of a layer
-            around a run the state at its end.
-        asked: The requests that it sent inward, in order; empty if it answered itself. Of a layer
-            around a run the states with which it ran the agent, one for each part of the run.
-        commands: The state updates that it returned with the response of a model.
+        response: Response of the layer: a ModelResponse, a ToolMessage or a Command; of a layer
+            around a run the state at the end.
+        asked: The requests to the inner call, in order; empty without an inner call. Of a layer
+            around a run the states for the agent, a state for each part of the run.
+        commands: The state updates next to the response of a model.
     """
 
     response: Any
@@ -300,14 +300,14 @@ def run_layer(
     config: Mapping[str, object] | None = None,
     resume: Sequence[object] = (),
 ) -> LayerRun:
-    """Run one layer of a middleware around a call, as a synchronous run of an agent would.
+    """Run a layer of a middleware around a call, as a synchronous run of an agent would.
 
     Args:
         middleware: The middleware.
         request: For a model call a ModelRequest or messages in any form; for a tool call a
-            ToolCallRequest or a dict with `name` and `args`; for a run its input, or messages. What
-            is missing gets a default.
-        handler: The inner call: its answer, a list of answers (one for each time it is called; an
+            ToolCallRequest or a dict with `name` and `args`; for a run its input, or messages.
+            Missing parts get defaults.
+        handler: The inner call: an answer, a list of answers (one for each inner call; an
             exception is raised), or a function of the request. Of a run, the model's answers.
         call: "agent", "model" or "tool", if the middleware has several layers.
         state: The state; default: the messages of the request.
@@ -317,10 +317,10 @@ def run_layer(
         resume: Answers to interrupts, in order.
 
     Raises:
-        ArgumentError: The middleware has no such layer, or the request does not fit it.
+        ArgumentError: The middleware has no such layer, or the request is of another kind.
         GraphInterrupt: The layer or the inner call interrupts, and `resume` holds no answer.
         ScriptError: The layer called inward more often than there are answers.
-        TurnError: The layer returned a value that an agent refuses, or has no sync function.
+        TurnError: The layer returned a refused value, or has no sync function.
 
     >>> from agent_factory import wrap_model_call
     >>> @wrap_model_call
@@ -349,9 +349,9 @@ async def arun_layer(
     config: Mapping[str, object] | None = None,
     resume: Sequence[object] = (),
 ) -> LayerRun:
-    """Run one layer as an asynchronous run of an agent would; otherwise as `run_layer`.
+    """Run a layer as an asynchronous run of an agent would; otherwise as `run_layer`.
 
-    A function that is passed as `handler` may be a coroutine function.
+    `handler` may be a coroutine function.
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
     if trial.is_run:
@@ -360,7 +360,7 @@ async def arun_layer(
 
 
 class _LayerTrial:
-    """A layer with its request and an inner call that answers by the test's handler."""
+    """A layer with a request, and with an inner call by the test's handler."""
 
     def __init__(
         self,
@@ -408,7 +408,7 @@ class _LayerTrial:
         return await self._call(self._bound.afunc, inner, asynchronous=True)
 
     def _call(self, layer: Any, inner: Any, *, asynchronous: bool) -> Any:
-        """Send the request through the layer; what it lacks gets a default."""
+        """Send the request through the layer; missing parts get defaults."""
         if layer is None:
             raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
         layers, runtime = [(self._bound.definition.name, layer)], get_runtime()
@@ -456,7 +456,7 @@ class _LayerTrial:
         config: Mapping[str, Any] | None,
         resume: Sequence[object],
     ) -> Flow[LayerRun]:
-        """Make a run of an agent inside the layer, and go on with it for each answer."""
+        """Make a run of an agent inside the layer, and resume the run with each answer."""
         start: Any = self._bound.func
         requests = self._asked
 
@@ -483,7 +483,7 @@ class _LayerTrial:
         handler, state = self._handler, as_state(self._request)
         if self._state is not None:
             state = {**as_state(self._state), **(state if self._request is not None else {})}
-        # A script calls a function with messages, and a handler takes what the layer sends.
+        # A script calls a function with messages, and a handler takes the request of the layer.
         if callable(handler) and not isinstance(handler, type):
             handler = partial(lambda ask, messages: ask({"messages": messages}), handler)
         # Each resume may ask the model once more.
@@ -491,7 +491,7 @@ class _LayerTrial:
         agent = create_agent(
             ScriptedChatModel(answers),
             middleware=[Layers(name=self._bound.definition.owner), Inner(name="Inner")],
-            # LangGraph converts a context to this class, and leaves an instance of it as it is.
+            # LangGraph converts a context to this class, and leaves an instance unchanged.
             context_schema=None if context is None else type(context),
             checkpointer=InMemorySaver() if resume else None,
             store=store,
@@ -502,7 +502,7 @@ class _LayerTrial:
         return LayerRun(result, self._asked)
 
     def as_run(self, result: object) -> LayerRun:
-        """Result of the layer, with the requests that it sent inward."""
+        """Result of the layer, with the requests to the inner call."""
         if isinstance(result, ModelOutcome):
             return LayerRun(result.response, self._asked, result.commands)
         return LayerRun(result, self._asked)
@@ -544,14 +544,14 @@ _ASYNC: Mapping[object, Callable[..., Any]] = {run_hook: arun_hook, run_layer: a
 def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an agent, a hook or a layer synchronously and asynchronously; fail if they differ.
 
-    Ids of messages and of tool calls may differ. If both runs raise the same error, it is raised.
+    Ids of messages and of tool calls may differ. An error of both runs is raised.
 
     A `ScriptedChatModel` of the agent answers both runs with the same steps. The asynchronous run
-    has its own thread, named after that of the config, so that it finds what earlier calls of
-    `both_ways` left there.
+    has another thread, named after the thread of the config, and finds there the state of earlier
+    calls of `both_ways`.
 
     Args:
-        target: An agent, or a function without arguments that builds one for each run (if its
+        target: An agent, or a function without arguments that builds an agent for each run (if the
             model or middleware keeps state); or `run_hook` or `run_layer`, whose first argument may
             be such a function too.
         *args: The arguments of the agent's `invoke`, or of the function.
@@ -623,7 +623,7 @@ def _other_thread(config: Any) -> object:
 
 @dataclass(frozen=True)
 class SyncOrAsync:
-    """One of the two ways to run. The fixture `sync_or_async` gives both, one after the other.
+    """A way to run. The fixture `sync_or_async` gives both ways, one after the other.
 
     Args:
         name: "sync" or "async".
@@ -639,7 +639,7 @@ class SyncOrAsync:
         return self.call(agent.invoke, agent.ainvoke, *args, **kwargs)
 
     def stream(self, agent: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        """Collect what the agent's `stream` or `astream` yields."""
+        """Collect the parts of the agent's `stream` or `astream`."""
 
         async def collect(*args: object, **kwargs: object) -> list[object]:
             return [item async for item in agent.astream(*args, **kwargs)]
@@ -664,21 +664,21 @@ class SyncOrAsync:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The value that a run returned, or the error that it raised."""
+    """The value or the error of a run."""
 
     value: object = None
     error: Exception | None = None
 
     @property
     def normalized(self) -> object:
-        """The value or the error, as `normalize` returns it."""
+        """The value or the error, after `normalize`."""
         if isinstance(self.error, GraphInterrupt):
             return {"interrupts": normalize(list(self.error.args[0]) if self.error.args else [])}
         return normalize(self.error or self.value)
 
 
 def outcome_of(run: Callable[[], object]) -> RunResult:
-    """Call a function, and keep what it returns or raises."""
+    """Call a function, and keep the value or the error."""
     try:
         return RunResult(run())
     except Exception as error:

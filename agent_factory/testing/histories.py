@@ -1,4 +1,4 @@
-"""Check that a history is valid, and report which message breaks it."""
+"""Check the order of calls and results in a history, and name the first wrong message."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 
 class InvalidHistory(AssertionError):
-    """A history that providers refuse, such as a tool call without a result."""
+    """A history outside of the rules of providers, such as a tool call without a result."""
 
 
 def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = False) -> None:
     """Fail unless a model may be shown these messages.
 
-    Each tool call has exactly one result, before the next message that is not a result. Each result
+    Each tool call has exactly one result, before the next message of another kind. Each result
     has a call. Calls have ids, and no two messages share an id.
 
     Args:
@@ -23,7 +23,7 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
         pending: Whether the calls of the last turn may still be without results.
 
     Raises:
-        InvalidHistory: The history is invalid; the error names the message and says how to fix it.
+        InvalidHistory: The history is invalid; the error names the message and the correction.
 
     >>> from langchain_core.messages import HumanMessage
     >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
@@ -34,7 +34,7 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
     ...     print(str(error).partition(". ")[0])
     messages[0] calls add (id '1') and nothing answers it before messages[1]
     """
-    # pytest then shows the line of the test instead of this one.
+    # pytest then shows the line of the test instead of a line here.
     __tracebackhide__ = True
     index_of: dict[str, int] = {}
     waiting: dict[str, tuple[int, str]] = {}

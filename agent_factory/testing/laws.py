@@ -1,4 +1,4 @@
-"""Laws that any middleware should keep, each checked on many states."""
+"""Laws for any middleware, each checked on many states."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from agent_factory.types import ModelRequest
 
 
 class LawViolation(AssertionError):
-    """A middleware breaks a law; the message says which, where, and on what state."""
+    """A middleware breaks a law; the message names the law, the hook or layer, and the state."""
 
 
 def check_middleware(
@@ -72,36 +72,36 @@ def check_middleware(
     resume: Sequence[object] = (),
     max_examples: int = 20,
 ) -> None:
-    """Check that a middleware keeps some laws, on states that hypothesis generates.
+    """Check laws of a middleware, on states from hypothesis.
 
     - `sync_equals_async`: a hook or layer does the same synchronously and asynchronously.
-    - `idempotent`: a hook that runs again on the same state writes the same. LangGraph runs a node
+    - `idempotent`: a hook writes the same if it runs again on the same state. LangGraph runs a node
       again after an interrupt and after a crash.
     - `leaves_states_alone`: a hook returns its changes and does not change the state in place, nor
-      the messages in it; a layer overrides its request. A change in place is lost, or other
-      middleware and parallel nodes see it at an arbitrary time.
-    - `leaves_agents_alone`: in a short conversation that gives the middleware no reason to act, an
-      agent with it has the same plan except for the middleware's own nodes, and gives the same
+      the messages of the state; a layer overrides its request. A change in place is lost, or other
+      middleware and parallel nodes see the change at an arbitrary time.
+    - `leaves_agents_alone`: in a short conversation without a reason for the middleware to act, an
+      agent with it has the same plan, apart from the nodes of the middleware, and gives the same
       messages.
-    - `passes_interrupts`: an interrupt inside its layers propagates at once, and a layer around a
+    - `passes_interrupts`: an interrupt inside a layer propagates at once, and a layer around a
       run goes on after the answer.
-    - `keeps_histories_valid`: in the messages that it writes, and that it shows a model, each tool
+    - `keeps_histories_valid`: in written messages, and in messages for a model, each tool
       call has a result.
-    - `does_what_it_declares`: no call of a tool runs that its `guards` ask about or deny, its
-      `limits` of calls hold, and a hook that changes tool calls says so in `Ordering(writes=...)`.
+    - `does_what_it_declares`: calls that `guards` ask about or deny do not run, the
+      `limits` of calls hold, and a hook declares changes of tool calls in `Ordering(writes=...)`.
 
     Args:
-        make: Makes the middleware: its class, or a function without arguments.
+        make: The class of the middleware, or a function without arguments.
         laws: The names of laws; default: all of `LAWS`.
-        without: The names of laws that the middleware need not keep.
-        states: A hypothesis strategy for the states of its hooks; default: by its state schema.
-        tools: The names of the tools that are called in the generated states.
-        handler: The answer of the inner call of its layers, as for `run_layer`.
+        without: The names of laws to leave out.
+        states: A hypothesis strategy for the states of hooks; default: by the state schema.
+        tools: The names of the called tools in the generated states.
+        handler: The answer of the inner call of layers, as for `run_layer`.
         context: `runtime.context`.
         store: `runtime.store`.
         config: A RunnableConfig.
-        resume: Answers to the interrupts it raises, in order.
-        max_examples: The number of states that each hook and layer is run on.
+        resume: Answers to interrupts, in order.
+        max_examples: The number of states for each hook and layer.
 
     Raises:
         LawViolation: The middleware breaks a law; the error shows the simplest state found.
@@ -144,7 +144,7 @@ def check_middleware(
 
 @dataclass(frozen=True)
 class LawCase:
-    """A middleware and the examples that laws are checked on: arguments of `check_middleware`."""
+    """A middleware and the examples for laws: arguments of `check_middleware`."""
 
     make: Callable[[], Middleware]  # a plain function, which `both_ways` calls for each run
     states: object
@@ -154,7 +154,7 @@ class LawCase:
     max_examples: int
 
     def examples(self, bound: Bound[Hook] | Bound[Layer]) -> Any:
-        """A strategy for the states that a hook, or the requests that a layer may receive."""
+        """A strategy for the states of a hook, or the requests to a layer."""
         definition = bound.definition
         if isinstance(definition, Hook):
             if self.states is not None:
@@ -173,7 +173,7 @@ class LawCase:
     def for_all(
         self, parts: Sequence[Bound[DefinitionT]], check: Callable[[Bound[DefinitionT], Any], None]
     ) -> None:
-        """Check hooks or layers on many examples, and report the smallest that fails."""
+        """Check hooks or layers on many examples, and report the smallest failure."""
         require("testing", "check_middleware", "hypothesis")
         import hypothesis
 
@@ -189,7 +189,7 @@ class LawCase:
                 return  # a middleware may refuse a state
 
         # An example may build an agent, so there is no deadline. Without a database hypothesis
-        # writes no folder into the user's project. Its phase `explain` would run the law many times
+        # writes no folder into the user's project. The phase `explain` would run the law many times
         # more.
         settings = hypothesis.settings(
             max_examples=self.max_examples,
@@ -207,7 +207,7 @@ class LawCase:
     def hook(
         self, bound: Bound[Hook], state: object, middleware: Middleware | None = None
     ) -> tuple[object, dict[str, object], dict[str, object]]:
-        """Run a hook, synchronously if it can: its result, and the state before and after."""
+        """Run a hook, synchronously if possible: the result, and the state before and after."""
         phase = bound.definition.phase.value
         # A copy: hypothesis reports the example, which a hook may have changed.
         node, input_state = hook_node(middleware or self.make(), phase, deepcopy(state))
@@ -220,7 +220,7 @@ class LawCase:
     def layer(
         self, bound: Bound[Layer], request: object, **changes: object
     ) -> Iterator[Callable[[], LayerRun]]:
-        """A function that runs a layer once, for each of the ways in which it can run."""
+        """A function for one run of a layer, for each possible way to run."""
         args = (self.make(), deepcopy(request))
         options = {"handler": self.handler, "call": bound.definition.call.value, **self.options}
         for name, function in {"sync": bound.func, "async": bound.afunc}.items():
@@ -247,7 +247,7 @@ def _describe(example: Any) -> str:
 
 
 def sync_equals_async(case: LawCase) -> None:
-    """Check that hooks and layers do the same synchronously and asynchronously."""
+    """Hooks and layers do the same in a synchronous and an asynchronous run."""
 
     def check_hook(hook: Bound[Hook], state: object) -> None:
         both_ways(run_hook, case.make, hook.definition.phase.value, state, **case.options)
@@ -263,11 +263,11 @@ def sync_equals_async(case: LawCase) -> None:
 
 
 def idempotent(case: LawCase) -> None:
-    """Check that a hook that runs again on the same state writes the same."""
+    """A hook writes the same when it runs again on the same state."""
 
     def check(hook: Bound[Hook], state: object) -> None:
         middleware = case.make()
-        # On one instance: what it keeps of the first time must not matter at the second.
+        # On one instance: the memory of the first run must not matter in the second.
         first, second = (
             outcome_of(lambda: case.hook(hook, state, middleware)[0]) for _ in range(2)
         )
@@ -278,7 +278,7 @@ def idempotent(case: LawCase) -> None:
 
 
 def leaves_states_alone(case: LawCase) -> None:
-    """Check that no hook changes its state in place, and no layer its request."""
+    """No hook changes its state in place, and no layer its request."""
 
     def unchanged(what: str, before: object, after: object) -> None:
         text = difference(before, normalize(after), ("before", "after"))
@@ -297,7 +297,7 @@ def leaves_states_alone(case: LawCase) -> None:
             request = ModelRequest(
                 model=ScriptedChatModel(),
                 messages=value,
-                # Another list, so that a change shows in the state or in the request.
+                # Another list: a change shows in the state or in the request.
                 state={"messages": value.copy()},
                 tools=[tool(look_up)],
             )
@@ -333,7 +333,7 @@ def leaves_states_alone(case: LawCase) -> None:
 
 
 def passes_interrupts(case: LawCase) -> None:
-    """Check that an interrupt inside a layer propagates at once."""
+    """An interrupt inside a layer propagates at once."""
     requests: list[object] = []
 
     def handler(request: object) -> str:
@@ -358,7 +358,7 @@ def passes_interrupts(case: LawCase) -> None:
 
 
 def _check_goes_on(case: LawCase, layer: Bound[Layer], handler: object) -> None:
-    """Check that a layer around a run goes on with it when what it waits for was answered."""
+    """A layer around a run continues the run after the answer to an interrupt."""
     for attempt in case.layer(layer, "Go on.", handler=handler, resume=("Yes.",)):
         if (error := outcome_of(attempt).error) is not None:
             what = f"it could not go on after a pause: {error!r}"
@@ -366,7 +366,7 @@ def _check_goes_on(case: LawCase, layer: Bound[Layer], handler: object) -> None:
 
 
 def keeps_histories_valid(case: LawCase) -> None:
-    """Check that hooks and layers leave no tool call without a result."""
+    """Hooks and layers leave no tool call without a result."""
 
     def check_hook(hook: Bound[Hook], state: Any) -> None:
         update = _update_of(case.hook(hook, state)[0])
@@ -406,12 +406,12 @@ def keeps_histories_valid(case: LawCase) -> None:
 
 
 def _update_of(result: Any) -> dict[str, Any]:
-    """The state update that a hook or a tool returned."""
+    """The state update of a hook or a tool."""
     return dict(pairs_of(result, "a hook") if isinstance(result, Command) else result or {})
 
 
 def leaves_agents_alone(case: LawCase) -> None:
-    """Check that an agent with nothing to do for the middleware behaves as without it."""
+    """An agent stays as it is where the middleware has nothing to do."""
 
     def agent(*stack: Middleware) -> Any:
         call = {"name": "look_up", "args": {"order": "A1"}, "id": "call_1"}
@@ -423,7 +423,7 @@ def leaves_agents_alone(case: LawCase) -> None:
 
     middleware = case.make()
     new_nodes = {*topology_of(agent(middleware)).nodes} - {*topology_of(agent()).nodes}
-    # Its hooks add nodes by design.
+    # New nodes of hooks are expected.
     foreign = new_nodes - {bound.definition.node for bound in hooks_of(middleware)}
     if foreign:
         raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(foreign))}.")
@@ -436,13 +436,13 @@ def leaves_agents_alone(case: LawCase) -> None:
 
 
 def _agent_of(model: ScriptedChatModel, tools: list[Any], stack: Sequence[Middleware]) -> Any:
-    # A stack of one cannot satisfy every declared order, which does not matter here.
+    # A stack of one middleware cannot satisfy every declared order, which does not matter here.
     with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
         return create_agent(model, tools, middleware=stack, checkpointer=InMemorySaver())
 
 
 def _result_of(case: LawCase, agent: Any, stack: Sequence[Middleware]) -> Any:
-    """The result of a run of an agent, which is synchronous if its stack can be."""
+    """The result of a run of an agent, synchronous if the stack can run so."""
     way = way_of(*(part for m in stack for part in (*hooks_of(m), *layers_of(m))))
     input_state = {"messages": [("user", "Where is order A1?")]}
     config = {"configurable": {"thread_id": "law"}}
@@ -454,7 +454,7 @@ _MOST_CALLS = 50
 
 
 def does_what_it_declares(case: LawCase) -> None:
-    """Check that guards stop calls, that limits hold, and that changes of calls are declared."""
+    """Guards stop calls, limits hold, and changes of calls are declared."""
     middleware = case.make()
     for guard in middleware.guards:
         name = guard.tool if not set(guard.tool) & set("*?[") else "look_up"

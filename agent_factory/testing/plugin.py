@@ -1,9 +1,9 @@
-"""The pytest plugin of the package. Fixtures import what they need when they are used.
+"""The pytest plugin of the package. Fixtures import modules at their first use.
 
 Fixtures:
     topology_snapshot: `assert agent == topology_snapshot` passes while the plan is unchanged.
-    sync_or_async: runs an agent, a hook or a layer; each test that takes it runs sync and async.
-    agent_stack: the stack of a test that is decorated with `each_stack`.
+    sync_or_async: runs an agent, a hook or a layer; a test with this fixture runs sync and async.
+    agent_stack: the stack of a test under `each_stack`.
     scripted_model: makes scripted models, and fails the test unless their scripts were used up.
 """
 
@@ -49,7 +49,7 @@ def sync_or_async(request: pytest.FixtureRequest) -> SyncOrAsync:
 
 @pytest.fixture
 def agent_stack(request: pytest.FixtureRequest) -> list[object]:
-    """The stack of one run of a test that is decorated with `each_stack`."""
+    """The stack of a test under `each_stack`."""
     if not hasattr(request, "param"):
         pytest.fail("agent_stack: decorate the test with @each_stack({...}).", pytrace=False)
     stack = request.param
@@ -64,7 +64,7 @@ _FAILED = pytest.StashKey[bool]()
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note that a test has failed, for the fixtures that end after it."""
+    """Note the failure of a test, for the fixtures at the end of the test."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
@@ -75,7 +75,7 @@ def pytest_runtest_makereport(
 def scripted_model(
     request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., ScriptedChatModel]]:
-    """Makes a `ScriptedChatModel`; the test fails if a step of its script was not used."""
+    """Makes a `ScriptedChatModel`; the test fails if steps of the script are left."""
     from agent_factory.testing.fake_model import ScriptedChatModel
 
     models: list[ScriptedChatModel] = []
@@ -85,7 +85,7 @@ def scripted_model(
         return models[-1]
 
     yield make
-    # A test that has failed says more than the steps that are left because of it.
+    # The failure of a test says more than the steps left by the failure.
     if request.node.stash.get(_FAILED, False):
         return
     for model in models:

@@ -1,4 +1,4 @@
-"""Check that a conversation keeps the prefix of its requests, which providers cache."""
+"""Check that a conversation keeps the prefix of requests, which providers cache."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CALLERS = {INPUT.hook: "the input of the run", REPAIR.hook: "the repair of the h
 
 
 class PrefixChanged(AssertionError):
-    """A conversation in which a request did not begin like the one before it.
+    """A conversation in which a request begins unlike the request before.
 
     Attributes:
-        changes: Each change with the number of its turn, as the decision log records it.
+        changes: Each change with the number of the turn, as the decision log records it.
     """
 
     def __init__(self, changes: Sequence[tuple[int, Decision]]) -> None:
@@ -52,29 +52,29 @@ def assert_stable_prefix(
     context: object = None,
     config: Mapping[str, object] | None = None,
 ) -> None:
-    """Run a conversation, and fail unless each request begins like the one before it.
+    """Run a conversation, and fail unless each request begins like the request before.
 
-    Providers read a request in the order tools, system prompt, messages, and cache how it begins.
-    So each request has to repeat the one before it and may add messages at its end. The last
-    message of a request may be another one in the next, because what is shown in it only, such as a
-    list of tasks, is new in each call anyway. A change of the model, of `tool_choice` or of
-    settings that the model reads counts, too; marks for the cache and sampling settings do not.
+    Providers read a request in the order tools, system prompt, messages, and cache the beginning.
+    So each request has to repeat the request before, and may add messages at the end. The last
+    message of a request may change in the next request, because a message that is only shown, such
+    as a list of tasks, is new in each call anyway. A change of the model, of `tool_choice` or of
+    settings for the model counts, too; marks for the cache and sampling settings do not count.
 
     Args:
-        agent: What `create_agent` returned. With a checkpointer the conversation is a new thread;
+        agent: An agent of `create_agent`. With a checkpointer the conversation is a new thread;
             without one, texts and messages follow the messages of the turns before.
-        conversation: The turns: texts, messages, whole inputs of the agent, or a `Command` that
-            resumes an interrupt.
-        allow: What may change the prefix: names of middleware, such as one that summarizes, names
-            of tools, "input" for messages that the caller changes, "model" for repaired histories.
+        conversation: The turns: texts, messages, whole inputs of the agent, or a `Command` to
+            resume an interrupt.
+        allow: Allowed sources of a change: names of middleware, such as a summarization, names
+            of tools, "input" for messages of the caller, "model" for repaired histories.
         context: `runtime.context`.
         config: A RunnableConfig.
 
     Raises:
-        PrefixChanged: A request did not begin like the one before it. The error says in which turn,
-            what changed it, where, and about how many tokens cannot be read from the cache.
-        ArgumentError: `agent` was not built by `create_agent`, the conversation is not a list, or
-            `allow` names something that the agent does not have.
+        PrefixChanged: A request began otherwise than the request before. The error names the turn,
+            the cause, the position, and about how many tokens the cache no longer holds.
+        ArgumentError: `create_agent` did not build `agent`, the conversation is not a list, or
+            `allow` has a name outside of the agent.
 
     >>> from itertools import count
     >>> from agent_factory import create_agent, dynamic_prompt
@@ -103,7 +103,7 @@ async def aassert_stable_prefix(
     context: object = None,
     config: Mapping[str, object] | None = None,
 ) -> None:
-    """`assert_stable_prefix` for agents that run asynchronously."""
+    """`assert_stable_prefix` for asynchronous runs."""
     __tracebackhide__ = True
     if changes := await arun(_changes(agent, conversation, allow, context, config)):
         raise PrefixChanged(changes)
@@ -116,7 +116,7 @@ def _changes(
     context: object,
     config: Mapping[str, Any] | None,
 ) -> Flow[list[tuple[int, Decision]]]:
-    """Run the conversation; return each change that is not allowed, with its turn."""
+    """Run the conversation; return each change outside of `allow`, with the turn."""
     if isinstance(conversation, str) or not isinstance(conversation, Sequence) or not conversation:
         raise ArgumentError(
             "conversation",
@@ -140,9 +140,9 @@ def _changes(
         if is_change and _name_of(decision) not in allow:
             changes.append((turn, decision))
 
-    # With contents, so that the very byte is known.
+    # With contents, so that the exact byte is known.
     recording_agent = with_decisions(agent, DecisionLog(note, contents=True)).bind(context=context)
-    # A new thread each time: with a fixed id, a second check would continue the first one.
+    # A new thread each time: with a fixed id, a second check would continue the first thread.
     run_config = in_thread(config, str(uuid4()))
     result: Any = {}
     for turn_input in conversation:
@@ -158,5 +158,5 @@ def _changes(
 
 
 def _name_of(change: Decision) -> str:
-    """Return what `allow` names to allow a change."""
+    """Name of the source of a change, for `allow`."""
     return change.middleware or change.tool or change.hook

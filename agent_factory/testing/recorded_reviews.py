@@ -1,4 +1,4 @@
-"""Reviews in recordings: what runs wait for and how people answer, and what of it has changed."""
+"""Reviews in recordings: questions of runs, answers of people, and changes of both."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from agent_factory.upstream import named_interrupts
 
 
 class PauseRecorder(PauseHandler):
-    """Writes what the runs of an agent wait for, and what they are resumed with."""
+    """Writes the questions of an agent's runs, and the answers to them."""
 
-    raise_error = True  # LangChain would log it
+    raise_error = True  # LangChain would log an error
 
     def __init__(self, model: RecordingChatModel) -> None:
         super().__init__()
@@ -32,41 +32,41 @@ class PauseRecorder(PauseHandler):
         self._position = 0  # the number of requests before the answer
 
     def on_chain_start(self, serialized: object, inputs: object, **_: object) -> None:
-        """Take the answer that a run is resumed with."""
+        """Take the answer by which a run is resumed."""
         if isinstance(inputs, Command) and inputs.resume is not None:
             self._position = self.model.request_count
             ids = [interrupt.id for interrupt in self.interrupts or ()]
             answers: Any = inputs.resume
             if not named_interrupts(answers):
-                # LangGraph takes an answer without an id for that to the only interrupt.
+                # LangGraph gives an answer without an id to the only interrupt.
                 answers = {ids[0]: answers} if len(ids) == 1 else {}
-            # The ids are others in a replay.
+            # By number: a replay has other ids.
             numbered = {str(ids.index(id_)): value for id_, value in answers.items() if id_ in ids}
-            # Without interrupts, a run goes on from the node before which it was stopped.
+            # Without interrupts, a run continues from a node with `interrupt_before`.
             self._answer = {"answers": numbered} if numbered else {}
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
-        """Write what a run waits for."""
+        """Write the questions of a run."""
         self.on_chain_end()
         super().on_interrupt(event)
         if event.interrupts:  # none before or after a node
             self.model.write_pause({"asked": [_data_of(item) for item in event.interrupts]})
 
     def on_chain_end(self, *_: object, **__: object) -> None:
-        """Write the answer that the run was resumed with."""
+        """Write the answer by which the run was resumed."""
         if self._answer:
             self.model.write_pause({**self._answer, "at": self._position})
         self._answer = {}
 
     def on_chain_error(self, error: BaseException, **_: object) -> None:
-        """Write the answer as well, unless it was refused, so that it can be given again."""
+        """Write the answer as well; a refused answer can be given again, and is not written."""
         if is_invalid_resume(error):
             self._answer = {}
         self.on_chain_end()
 
 
 def _data_of(interrupt: Interrupt) -> dict[str, Any]:
-    """What an interrupt asks about, as plain data: calls, or a value."""
+    """The question of an interrupt as plain data: calls, or a value."""
     value = interrupt.value
     if request := read_request(value, interrupt.response_schema):
         calls = [{"name": part["name"], "args": part["args"]} for part, _ in request.parts]
@@ -78,12 +78,12 @@ def _data_of(interrupt: Interrupt) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A call, or another question, that waits for a person.
+    """A call, or another question, for a person.
 
     Args:
         text: The call with its arguments, or the question.
-        key: What makes it equal to another one.
-        place: The id of its interrupt; in a recording its number.
+        key: The same for equal questions.
+        place: The id of the interrupt; in a recording the number.
         batched: Whether the interrupt asks about all calls of a turn together.
     """
 
@@ -107,13 +107,13 @@ def _questions(items: Mapping[str, Mapping[str, Any]]) -> Iterator[Question]:
 def waiting_questions(
     interrupts: Sequence[Interrupt], redact: Callable[[Any], Any]
 ) -> list[Question]:
-    """The questions that a run waits with, as a recording would have them."""
+    """The questions of a waiting run, in the form of a recording."""
     data = {item.id: json.dumps(_data_of(item), default=str) for item in interrupts}
     return list(_questions({place: redact(json.loads(text)) for place, text in data.items()}))
 
 
 def asked_in(pauses: Sequence[Mapping[str, Any]], requests: int) -> list[Question]:
-    """The questions that a recording ends with; `requests` is the number of its requests."""
+    """The questions at the end of a recording; `requests` is the number of recorded requests."""
     if not pauses or "asked" not in pauses[-1] or pauses[-1]["at"] != requests:
         return []
     return list(_questions({str(n): item for n, item in enumerate(pauses[-1]["asked"])}))
@@ -122,12 +122,12 @@ def asked_in(pauses: Sequence[Mapping[str, Any]], requests: int) -> list[Questio
 def changed_questions(
     asked: Sequence[Question], waiting: Sequence[Question], calls: Collection[str]
 ) -> list[str]:
-    """The questions that are not asked any more, of those about calls that are made, and new ones.
+    """Questions about made calls without a review now, and questions without a review before.
 
     Args:
-        asked: What the recorded run waits for.
-        waiting: What the run waits for now.
-        calls: The calls that it makes now. It may have ended before the others.
+        asked: The questions of the recorded run.
+        waiting: The questions of the run now.
+        calls: The calls of the run now, which may end before the other calls.
     """
     texts, texts_now = ([question.text for question in items] for items in (asked, waiting))
     gone = [text for text in texts if text in calls and text not in texts_now]
@@ -141,11 +141,11 @@ _NEW = "A person is asked about {} now, and was not before."
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """What a recorded run was resumed with.
+    """The answer by which a recorded run was resumed.
 
     Args:
-        resume: The value, if it is known for a whole run; None if `answers` are.
-        at: The number of requests before it; None if it is not known.
+        resume: The value, if known for a whole run; None with `answers`.
+        at: The number of requests before the answer; None if unknown.
         asked: The interrupts of the recorded run, by their numbers.
         answers: The answers to them.
     """
@@ -157,11 +157,11 @@ class RecordedAnswer:
 
     @property
     def questions(self) -> list[Question]:
-        """What was asked, if it is known."""
+        """The answered questions, if known."""
         return list(_questions(self.asked or {}))
 
     def fit(self, waiting: Sequence[Question]) -> tuple[object, list[str]]:
-        """The answer to what waits now, and what has changed; None if it was not answered."""
+        """The answer to the questions now, None if they are new, and the changes since."""
         if self.asked is None or self.answers is None:
             return self._fit_value(waiting)
         decisions: list[tuple[Question, Any]] = []
@@ -193,7 +193,7 @@ class RecordedAnswer:
         return (None if changes else resume or None), [*gone, *changes]
 
     def _fit_value(self, waiting: Sequence[Question]) -> tuple[object, list[str]]:
-        """`fit` for an answer of which the recording does not say what it was about."""
+        """`fit` for an answer to unknown questions."""
         given = self.resume.get("decisions") if isinstance(self.resume, dict) else None
         if not waiting:
             text = json.dumps(self.resume, ensure_ascii=False, default=str)

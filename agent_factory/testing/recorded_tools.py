@@ -42,7 +42,7 @@ from agent_factory.types import Graph
 
 
 class EndOfReplay(GraphBubbleUp):
-    """A recording does not say how the run goes on. No layer handles it."""
+    """The end of a recording, before the run ends. No layer handles the signal."""
 
 
 def record_agent(
@@ -55,29 +55,29 @@ def record_agent(
     redact: Redact | None = None,
     redact_keys: Sequence[str] = (),
 ) -> Graph:
-    """Return a copy of an agent whose runs are recorded: answers of its model, results of tools.
+    """Return a copy of an agent with recorded runs: answers of the model, results of tools.
 
-    What its runs wait for is recorded, too, and what people decide.
+    The questions of runs and the decisions of people are recorded, too.
 
-    `replay_folder` and `replay_recording` replay the file, and `replay` takes the answers from it.
-    A recording of `record` lacks the results of tools, so that replays have to take them from the
+    `replay_folder` and `replay_recording` replay the file, and `replay` takes the answers.
+    A recording of `record` lacks the results of tools, so replays take them from the
     requests, where layers may have changed them.
 
     Args:
-        agent: What `create_agent` returned; or a function that builds it from a model, which also
-            records what middleware ask that model.
+        agent: An agent of `create_agent`; or a function of a model that builds an agent, which also
+            records the requests of middleware to the model.
         path: The recording. Missing folders are made; the file is replaced at the first answer.
-        model: The model that the function gets.
-        inputs: What the agent will get, run by run of one thread: states, or
-            `Command(resume=...)`. Without any, replays begin with what users write in the
-            requests, and go on with the decisions that were recorded.
-        expect: The pattern that the run is to match: see `assert_trajectory`.
-        redact: A function that rewrites every text that is written; replays need the same one.
+        model: The model for the function.
+        inputs: Inputs of the agent, run by run of one thread: states, or
+            `Command(resume=...)`. Without inputs, replays begin with the user's messages in the
+            requests, and go on with the recorded decisions.
+        expect: The expected pattern of the run: see `assert_trajectory`.
+        redact: A function to rewrite every written text; replays need the same function.
         redact_keys: Patterns of further keys whose values are not written.
 
     Raises:
-        ArgumentError: `agent` was not built by `create_agent`, it is a function and `model` is
-            missing, or an input is neither of both.
+        ArgumentError: `create_agent` did not build `agent`, a function comes without
+            `model`, or an input is of another kind.
         PatternError: `expect` cannot be read.
 
     >>> import tempfile
@@ -112,17 +112,17 @@ def record_agent(
     )
     recording.keep_results()
     copy = build(recording)
-    topology_of(copy)  # raises for what create_agent did not build
+    topology_of(copy)  # raises for other agents than those of create_agent
     copy = with_innermost(copy, _ToolRecorder(recording))
     copy.config = with_handler(None, copy.config, PauseRecorder(recording))
     return copy
 
 
 def with_innermost(agent: Graph, layer: Middleware, **options: Any) -> Graph:
-    """Return a copy of an agent with one more layer, right around its tools; it is not in the plan.
+    """Return a copy of an agent with a layer more, right around the tools, and outside of the plan.
 
     Args:
-        agent: What `create_agent` returned.
+        agent: An agent of `create_agent`.
         layer: A middleware with `around_tool` alone.
         **options: As for `rewired`.
     """
@@ -131,7 +131,7 @@ def with_innermost(agent: Graph, layer: Middleware, **options: Any) -> Graph:
 
 
 class _ToolRecorder(AgentMiddleware):
-    """Layer that writes what tools return and raise."""
+    """Layer that writes results and errors of tools."""
 
     def __init__(self, model: RecordingChatModel) -> None:
         self.model = model
@@ -144,13 +144,13 @@ class _ToolRecorder(AgentMiddleware):
             self.model.write_result(request.tool_call, error)
             raise
         is_message = isinstance(result, ToolMessage)
-        # A command holds objects of LangGraph: its message is in the next request.
+        # A command holds objects of LangGraph: the next request has the message.
         self.model.write_result(request.tool_call, result if is_message else None)
         return result
 
 
 class RecordedCall(NamedTuple):
-    """A tool call of a recording, with the arguments with which the tool ran, and its result."""
+    """A tool call of a recording, with the arguments of the tool, and the result."""
 
     id: str | None  # None where a layer had changed the id
     key: str
@@ -158,12 +158,12 @@ class RecordedCall(NamedTuple):
 
 
 class RecordedTools(AgentMiddleware):
-    """Layer that answers tool calls from a recording, except for those of tools in `run`."""
+    """Layer that answers tool calls from a recording, apart from the tools in `run`."""
 
     def __init__(self, run: Collection[str]) -> None:
         self.run = run
         self.missing = ""
-        # The calls of one turn run in several threads.
+        # The calls of a turn run in several threads.
         self._lock = Lock()
 
     def load(self, cassette: Cassette, redact: Redact | None) -> None:
@@ -184,7 +184,7 @@ class RecordedTools(AgentMiddleware):
         key = _key(call["name"], self._redaction(call["args"]))
         with self._lock:
             equal_calls = [recorded for recorded in self._left if recorded.key == key]
-            # By the id first: equal calls of one turn come from their threads in any order.
+            # By the id first: equal calls of a turn come from their threads in any order.
             fitting = [recorded for recorded in equal_calls if recorded.id == id_] or [
                 recorded for recorded in equal_calls if recorded.id is None or id_ not in self._ids
             ]
@@ -195,16 +195,16 @@ class RecordedTools(AgentMiddleware):
                 step = TrajectoryStep(StepKind.TOOL, call["name"], 0, call["args"])
                 self.missing = self.missing or f"{step.call} was not recorded."
                 raise EndOfReplay(self.missing)
-            # A call that a layer repeats more often than it did gets its last result again.
+            # A call with more repetitions than before gets the last result again.
             result = self._last[id_]
         if "error" in result:
             raise recorded_error(result)
-        # With the id of this run: those of the recording are others.
+        # With the id of this run, which differs from the recorded id.
         return ToolMessage(**{**result, "tool_call_id": call["id"], "name": call["name"]})
 
 
 def _recorded_calls(cassette: Cassette) -> Iterator[RecordedCall]:
-    """The tool calls of a recording in order, those without a known result left out."""
+    """The tool calls of a recording in order; calls without a known result are left out."""
     messages = recorded_messages(cassette.entries)
     in_requests = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
 

@@ -1,4 +1,4 @@
-"""The runs of a recording: where each begins, and the calls, tokens and dollars that it used."""
+"""The runs of a recording: the first request of each run, and the usage of the run."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _UNITS = {
 def usage_of_runs(path: Path, price: Price) -> list[dict[str, float]]:
     """Usage of each run, by the names of bounds: "model calls", "calls of search", "tokens", "USD".
 
-    Calls of tools are calls with a result, refused calls included. Amounts that a recording does
-    not hold are left out.
+    Calls of tools are calls with a result, refused calls included. Amounts outside of the
+    recording are left out.
 
     Raises:
         FileNotFoundError: The file does not exist.
         CassetteError: The file is not a recording.
     """
     header, entries, results, _ = read_cassette(path)
-    # An input that resumes a run does not begin one.
+    # An input that resumes a run does not begin a run.
     inputs = [item for item in header.get("inputs", ()) if "resume" not in item]
     starts = [0] if len(inputs) == 1 else [number for number, _ in run_starts(entries)]
     runs = [entries[start:end] for start, end in pairwise([*starts, len(entries)])]
@@ -52,7 +52,7 @@ def usage_of_runs(path: Path, price: Price) -> list[dict[str, float]]:
 def run_starts(
     entries: Sequence[Mapping[str, Any]],
 ) -> Iterator[tuple[int, list[BaseMessage]]]:
-    """Index of the first request of each run, with the messages that the user has written.
+    """Index of the first request of each run, with the new messages of the user.
 
     A run begins with a message of the user after an answer.
     """
@@ -76,11 +76,11 @@ def run_starts(
 def usage_of_answer(
     answer: Mapping[str, Any], model: str, price: Price | None, scale: float = 1.0
 ) -> tuple[UsageMetadata, float | None] | None:
-    """Tokens and US dollars of a recorded answer; None if its provider has reported no tokens.
+    """Tokens and US dollars of a recorded answer; None if the provider reported no tokens.
 
     Args:
         answer: The answer.
-        model: The model, if the answer does not name one.
+        model: The model, if the answer names none.
         price: The price of a call.
         scale: Factor for the input tokens, if the request is longer or shorter now.
     """

@@ -1,7 +1,7 @@
 """Record the answers of a chat model to a file, a cassette, and replay them.
 
-A cassette is a file of JSON lines: a header, then a line for each request with its answer. It does
-not depend on when or where it was written: message ids are left out, and tool calls are numbered.
+A cassette is a file of JSON lines: a header, then a line for each request with its answer. The
+content is independent of time and place: without message ids, and with numbered tool calls.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _LEVELS = 200
 
 
 class CassetteError(ValueError):
-    """A file is not a cassette that this version can read."""
+    """The file is not a cassette in a known version."""
 
 
 class CassetteMismatch(AssertionError, GraphBubbleUp):
-    """A model got a request that is not in its cassette, or not all requests that are.
+    """A model got a request outside of the cassette, or not all requests of the cassette.
 
-    As a `ScriptError`, it ends the run.
+    The error ends the run, as a `ScriptError` does.
     """
 
 
@@ -79,7 +79,7 @@ class ReplayedError(RuntimeError):
 
 
 def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
-    # The repr of an object would hold its address in memory, which differs from run to run.
+    # The repr of an object would hold an address in memory, which differs from run to run.
     def default(value: object) -> str:
         return f"<{type(value).__name__}>"
 
@@ -90,8 +90,8 @@ def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
 def _check_nesting(data: object) -> None:
     """Raise RecursionError if lists and dicts are nested in more than `_LEVELS` levels.
 
-    Python itself raises it at a depth that differs between versions, so a cassette that one version
-    has written could not be read by another.
+    Python raises RecursionError at a depth that differs between versions, so another version could
+    not read the cassette.
     """
     level: list[Any] = [data]
     for _ in range(_LEVELS):
@@ -108,7 +108,7 @@ def _check_nesting(data: object) -> None:
 
 @contextmanager
 def _nesting_reported(subject: str) -> Iterator[None]:
-    """Report what is nested too deeply in the words of this module."""
+    """Report data with too many levels as a CassetteError."""
     try:
         yield
     except RecursionError:
@@ -119,7 +119,7 @@ def _nesting_reported(subject: str) -> Iterator[None]:
 
 
 def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dict[str, object]:
-    """A request as plain data. Of each tool it holds the name and a digest of its schema."""
+    """A request as plain data, with the name and a digest of the schema of each tool."""
     settings = {key: value for key, value in kwargs.items() if key != "tools"}
     settings |= {"stop": list(stop)} if stop else {}
     tools = {
@@ -134,7 +134,7 @@ def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dic
 def _without_metadata(request: dict[str, Any]) -> dict[str, object]:
     """A request without the response metadata of its messages.
 
-    No provider gets it. It holds ids and times of calls, and records of middleware.
+    No provider gets the metadata: ids and times of calls, and records of middleware.
     """
     for message in request.get("messages", ()):
         message.pop("response_metadata", None)
@@ -150,19 +150,19 @@ def record(
     inputs: Sequence[object] = (),
     expect: str = "",
 ) -> RecordingChatModel:
-    """Wrap a chat model so that its answers are written to a file.
+    """Wrap a chat model, and write each answer to a file.
 
-    The file is replaced at the first answer. API keys are never written: neither those that the
-    model holds, nor texts that look like one, nor values of keys such as "authorization".
+    The file is replaced at the first answer. API keys are never written: neither keys of the
+    model, nor texts in the form of a key, nor values of keys such as "authorization".
 
     Args:
-        model: The chat model itself, before tools or settings are bound to it.
+        model: The chat model itself, without bound tools or settings.
         path: The cassette. Missing folders are made.
-        redact: A function that rewrites every text that is written; `replay` needs the same one.
+        redact: A function to rewrite every written text; `replay` needs the same function.
         redact_keys: Patterns of further keys whose values are not written.
-        inputs: For `replay_folder`, what the agent gets, run by run of one thread: states, or
-            `Command(resume=...)`. Without any, they are what users write in the requests.
-        expect: For `replay_folder`, the pattern that the run is to match: see `assert_trajectory`.
+        inputs: For `replay_folder`, the inputs of the agent, run by run of one thread: states, or
+            `Command(resume=...)`. Default: the user's messages in the requests.
+        expect: For `replay_folder`, the expected pattern of the run: see `assert_trajectory`.
 
     Raises:
         ArgumentError: `model` is not a chat model, or an input is neither of both.
@@ -181,8 +181,8 @@ def record(
         hint = "Record the model itself, and bind tools or settings to what record() returns."
         raise ArgumentError("model", f"must be a chat model, got {describe(model)}.", hint)
     secrets = [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
-    # LangChain streams by `_stream` where a class has one, and this class has. A model without it
-    # would be asked to stream as well.
+    # LangChain streams by `_stream` where a class has the method, as this class has. A model
+    # without the method would have to stream as well.
     streams = type(model)._stream is not BaseChatModel._stream
     recording = RecordingChatModel(
         inner=model,
@@ -215,7 +215,7 @@ def _input_data(item: object) -> dict[str, object]:
 
 
 class RecordingChatModel(ModelWrapper):
-    """Chat model that writes the answers of another one to a file. Made by `record`."""
+    """Chat model that writes the answers of another model to a file. Made by `record`."""
 
     inner: BaseChatModel
     path: Path
@@ -248,7 +248,7 @@ class RecordingChatModel(ModelWrapper):
                 f"must bind tools by self.bind(...), got {describe(bound)} from bind_tools.",
                 "Record a chat model whose bind_tools returns self.bind(...).",
             )
-        # Not the binding of the recorded model, whose calls would not pass through this one.
+        # Not the binding of the recorded model: calls would bypass this model.
         return self.bind(**bound.kwargs)
 
     def _generate(
@@ -295,7 +295,7 @@ class RecordingChatModel(ModelWrapper):
     def _recording(
         self, messages: Messages, stop: Stop, kwargs: dict[str, object]
     ) -> Iterator[list[object]]:
-        """Write a request with the answer whose parts the block appends, or with its error."""
+        """Write a request with the answer, collected in parts by the block, or with the error."""
         parts: list[Any] = []
         try:
             yield parts
@@ -308,8 +308,8 @@ class RecordingChatModel(ModelWrapper):
     def _write(
         self, messages: Messages, stop: Stop, kwargs: dict[str, object], answer: Any
     ) -> None:
-        """Append a request and its answer, a message or an exception, to the file."""
-        # Calls may run in parallel: a line is written whole, and each answer has its own number.
+        """Append a request and the answer, a message or an exception, to the file."""
+        # Calls may run in parallel: a line is written whole, and each answer has a number.
         with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
             data = dict(normalize(answer))
             request = self._redaction(_request_data(messages, stop, kwargs))
@@ -323,8 +323,8 @@ class RecordingChatModel(ModelWrapper):
                 # The number of the answer makes the ids unique in the file.
                 ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
                 all_calls = [*answer.tool_calls, *answer.invalid_tool_calls]
-                # By the ids of the model, which the results of its calls carry; the file has its
-                # own.
+                # By the ids of the model, as in the results of the calls; the file has other
+                # ids.
                 self._ids |= {
                     c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(all_calls, 1)
                 }
@@ -337,11 +337,11 @@ class RecordingChatModel(ModelWrapper):
 
     @property
     def request_count(self) -> int:
-        """The number of requests that were written."""
+        """The number of written requests."""
         return self._count
 
     def write_result(self, call: Mapping[str, Any], result: object) -> None:
-        """Append the result of a tool call: a message, an exception, or None if it is neither."""
+        """Append the result of a tool call: a message, an exception, or None for other results."""
         with self._lock, _nesting_reported(f"{self.path}: the result of a tool"):
             data = normalize(result)
             if isinstance(result, ToolMessage):
@@ -356,13 +356,13 @@ class RecordingChatModel(ModelWrapper):
             self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
 
     def write_pause(self, line: Mapping[str, object]) -> None:
-        """Append what a run waits for, or how it was answered."""
+        """Append the questions of a run, or the answers."""
         with self._lock, _nesting_reported(f"{self.path}: a question or its answer"):
             data = {"pause": normalize({"at": self._count, **line})}
             self._append(self._redaction(json.loads(_json_line(data, sort_keys=False))))
 
     def _append(self, line: dict[str, object]) -> None:
-        """Append a line to the file, which the first one replaces with its header."""
+        """Append a line to the file; the first line replaces the file by the header."""
         if self._is_new:
             header = {
                 "format": FORMAT,
@@ -375,29 +375,29 @@ class RecordingChatModel(ModelWrapper):
                 **self._redaction(self._more),
             }
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Only the header is sorted: the inputs in it stay as the user has written them.
+            # Only the header is sorted: inputs in the header keep their order.
             text = _json_line(dict(sorted(header.items())), sort_keys=False)
             self.path.write_text(text, encoding="utf-8")
             self._is_new = False
-        # Half of a surrogate pair, which UTF-8 cannot encode, is written as JSON escapes it.
+        # Half of a surrogate pair, which UTF-8 cannot encode, is written as a JSON escape.
         with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             # Arguments stay in the order in which the model wrote them: texts may quote them.
             file.write(_json_line(line, sort_keys=False))
 
 
 def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel:
-    """A chat model that answers from a cassette.
+    """A chat model with the answers of a cassette.
 
-    Each answer is given once, to the request that it was recorded for: the same messages, tools and
+    Each answer is given once, to the recorded request: the same messages, tools and
     settings, except for ids. Parallel requests may come in another order.
 
     Args:
-        path: The file that `record` wrote.
-        redact: The function that was passed to `record`, if any.
+        path: The file of `record`.
+        redact: The function for `record`, if any.
 
     Raises:
         FileNotFoundError: The file does not exist.
-        CassetteError: The file is not a cassette, or was redacted by a function that is missing.
+        CassetteError: The file is not a cassette, or needs the function that redacted the file.
     """
     model = ReplayChatModel(path=Path(path))
     model.load(model.path, redact)
@@ -418,7 +418,7 @@ def read_cassette(path: Path) -> Cassette:
     if not path.exists():
         raise FileNotFoundError(f"{path}: the cassette does not exist. {_HINT}")
     try:
-        # Not splitlines(), which breaks lines at characters that JSON need not escape, as U+2028.
+        # Not splitlines(), which breaks lines at characters without an escape in JSON, as U+2028.
         texts = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise CassetteError(f"{path}: cannot be read: {error}. {_HINT}") from None
@@ -458,27 +458,27 @@ def read_cassette(path: Path) -> Cassette:
         if not all(isinstance(line.get(key), dict) for key in ("request", "answer")):
             raise CassetteError(f"{path}:{number}: lacks a request or its answer. {_HINT}")
         with _nesting_reported(f"{path}:{number}:"):
-            # A version that knew fewer forms of secrets may have written one.
+            # An earlier version knew fewer forms of secrets, and may have written a secret.
             line["request"] = _without_metadata(Redaction(keys)(line["request"]))
         entries.append(line)
     return Cassette(header, entries, results, pauses)
 
 
 def recorded_error(data: Mapping[str, Any]) -> Exception:
-    """An exception that was written, as an instance of its class where that is a built-in one."""
+    """A written exception: an instance of a built-in class, or else a ReplayedError."""
     kind, text = data["error"], data.get("text", "")
     # Built-in classes only: a file must not decide what is imported.
     error_type = getattr(builtins, kind, None)
     if isinstance(error_type, type) and issubclass(error_type, Exception):
-        with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does
+        with suppress(TypeError):  # more arguments than a text, as for UnicodeDecodeError
             return error_type(text)
     return ReplayedError(kind, text)
 
 
 class ReplayChatModel(FakeChatModel):
-    """Chat model that answers from a cassette. Made by `replay`.
+    """Chat model with the answers of a cassette. Made by `replay`.
 
-    A `with` block fails at its end unless all answers were requested.
+    A `with` block fails at the end if answers are left.
     """
 
     path: Path
@@ -498,12 +498,12 @@ class ReplayChatModel(FakeChatModel):
 
     @property
     def mismatch(self) -> str:
-        """Difference of the first request that is not in the cassette; empty if there was none."""
+        """Difference of the first request outside of the cassette; empty without such a request."""
         return self._mismatch
 
     @property
     def redacted(self) -> Redaction:
-        """Function that rewrites data as the cassette has it."""
+        """Function that rewrites data as in the cassette."""
         return self._redaction
 
     def load(self, path: Path, redact: Redact | None = None) -> Cassette:
@@ -540,7 +540,7 @@ class ReplayChatModel(FakeChatModel):
         )
 
     def _unrecorded(self, request: dict[str, object], reason: str) -> int:
-        """The number of the answer to a request that is not in the cassette: there is none."""
+        """The number of the answer to a request outside of the cassette: there is none."""
         raise self._error(reason)
 
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, object]) -> FakeResponse:
@@ -548,7 +548,7 @@ class ReplayChatModel(FakeChatModel):
             request = self._redaction(_request_data(messages, stop, kwargs))
         with self._lock:
             entries = self._left.items()
-            # By content and not by order: subagents of one turn may ask in any order.
+            # By content and not by order: subagents of a turn may ask in any order.
             number = next((n for n, entry in entries if entry["request"] == request), None)
             if number is None:
                 reason = "all answers were given, and one more request came."

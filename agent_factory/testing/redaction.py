@@ -73,8 +73,8 @@ _SECRETS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-# Secrets without a form of their own. The one group of each is what stands before it, and is kept.
-# The lengths are bounded so that no text takes long.
+# Secrets without a distinct form. The group of each pattern, the text before, is kept.
+# The lengths are bounded, which bounds the time.
 _NAMED_SECRETS = re.compile(
     r"""
     ( \b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]{0,200}: ) [^\s/"']{1,500} (?=@)  # in a URL
@@ -100,11 +100,11 @@ class Redaction:
         self.keys = tuple(keys)
         self._pattern = re.compile("|".join([*SECRET_KEYS, *keys]), re.IGNORECASE)
         self._redact = redact
-        # The longest first, because one secret may be part of another.
+        # The longest first, because a secret may be part of another secret.
         self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
 
     def __call__(self, value: Any) -> Any:
-        """The value without its secrets."""
+        """The value without secrets."""
         if isinstance(value, dict):
             return {
                 key: REDACTED if item and self._pattern.search(str(key)) else self(item)
@@ -117,7 +117,7 @@ class Redaction:
         for secret in self._secrets:
             value = value.replace(secret, REDACTED)
         value = _without_secrets(value)
-        # What the function writes may look like a secret; so redacted data does not change again.
+        # The function may write a text like a secret; so redacted data does not change again.
         return value if self._redact is None else _without_secrets(self._redact(value))
 
 

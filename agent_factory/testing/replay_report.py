@@ -35,10 +35,10 @@ class ReplayUsage:
 
     Args:
         model_calls: Calls of the model.
-        tool_calls: Calls of tools that have a result.
-        input_tokens: Tokens that the model read; for a request that was not recorded, estimated by
-            its length.
-        output_tokens: Tokens that the model wrote.
+        tool_calls: Calls of tools with a result.
+        input_tokens: Tokens in requests; for a request outside of the recording, estimated by
+            the length.
+        output_tokens: Tokens in answers.
         usd: The cost in US dollars; None if no price is known.
     """
 
@@ -54,7 +54,7 @@ class ReplayUsage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: ReplayUsage) -> ReplayUsage:
-        # Unknown costs are left out, so that a sum is the least that was spent.
+        # Without unknown costs, a sum is the least amount spent.
         costs = [cost for cost in (self.usd, other.usd) if cost is not None]
         counts = {
             f.name: getattr(self, f.name) + getattr(other, f.name)
@@ -66,18 +66,18 @@ class ReplayUsage:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRun:
-    """One recorded run, replayed.
+    """The replay of a recorded run.
 
     Args:
         name: The path of the recording in its folder, without suffix.
-        verdict: What the replay has shown.
-        reason: What is different, or why it failed; empty if it passed.
-        request: The number of the first request that differs, from 1; None if none does.
-        step: The number of the first step of the trajectory that differs, from 1; None if none
-            does.
-        tool: The tool of that step; empty without one.
-        recorded: What the recorded run took.
-        replayed: What the run takes now.
+        verdict: The verdict of the replay.
+        reason: The difference or the failure; empty for a passed run.
+        request: The number of the first different request, from 1; None without a difference.
+        step: The number of the first different step of the trajectory, from 1; None without a
+            difference.
+        tool: The tool of the different step; empty without a tool.
+        recorded: Usage of the recorded run.
+        replayed: Usage of the run now.
         seconds: Duration of the replay in seconds.
         trajectory: The steps of the run now.
     """
@@ -97,11 +97,11 @@ class ReplayedRun:
         """Fail unless the run passed.
 
         Args:
-            allow_changes: Whether the agent may ask and do something else than was recorded, as
-                long as the run matches its pattern.
+            allow_changes: Whether the agent may ask and act otherwise than in the recording, as
+                long as the run matches the pattern.
 
         Raises:
-            AssertionError: It has another verdict; the message says what is different.
+            AssertionError: The run has another verdict; the message describes the difference.
         """
         __tracebackhide__ = True
         if self.verdict is ReplayVerdict.PASSED:
@@ -171,7 +171,7 @@ class ReplayReport:
         return {"runs": runs, **{str(verdict): counts[verdict] for verdict in ReplayVerdict}}
 
     def to_html(self) -> str:
-        """The report as a page that needs nothing from elsewhere, and runs no script."""
+        """The report as a page without files from elsewhere, and without a script."""
         return _page(self)
 
     def __str__(self) -> str:
@@ -181,7 +181,7 @@ class ReplayReport:
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
-        # From the end, so that earlier rows keep their places.
+        # From the end, so that earlier rows keep their positions.
         for at in range(len(self.runs), 0, -1):
             if reason := self.runs[at - 1].reason:
                 lines.insert(at + 1, f"  {reason}")
@@ -198,7 +198,7 @@ def _changes(usage_before: ReplayUsage, usage_now: ReplayUsage) -> Iterator[str]
 
 
 def _page(report: ReplayReport) -> str:
-    """The report as a page; its policy forbids everything from elsewhere."""
+    """The report as a page; the policy of the page forbids files from elsewhere."""
     css = (files("agent_factory.testing") / "replay_report.css").read_text(encoding="utf-8")
     head, *rows, (label, verdict, *sums) = report.rows()
     policy = "default-src 'none'; style-src 'unsafe-inline'"

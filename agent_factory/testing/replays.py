@@ -1,7 +1,7 @@
-"""Replay a folder of recorded runs with an agent as it is now, and report what changed.
+"""Replay a folder of recorded runs with an agent of today, and report the changes.
 
-The model's answers come from the recordings, and so do the results of tools. Where the agent asks
-something else than was recorded, the run goes on with the next recorded answer, so that its end can
+The answers of the model and the results of tools come from the recordings. Where the agent asks
+otherwise than in the recording, the run goes on with the next recorded answer, so that the end can
 be compared as well.
 """
 
@@ -81,10 +81,10 @@ class ReplayOptions(TypedDict, total=False):
 
 
 def recordings_in(folder: str | Path) -> list[Path]:
-    """The recordings of a folder and its subfolders: its files `*.jsonl`, by name.
+    """The recordings of a folder and its subfolders, the files `*.jsonl`, by name.
 
     Raises:
-        ArgumentError: It is not a folder, or holds none.
+        ArgumentError: The folder does not exist, or holds no recordings.
     """
     paths = sorted(Path(folder).rglob(f"*{SUFFIX}"))
     if not paths:
@@ -98,13 +98,13 @@ def recordings_in(folder: str | Path) -> list[Path]:
 
 
 def each_recording(folder: str | Path) -> pytest.MarkDecorator:
-    """Decorate a test to run once for each recording of a folder: its argument `recording`.
+    """Decorate a test to run once for each recording of a folder: the argument `recording`.
 
     Args:
-        folder: The folder; the names of tests are the paths in it.
+        folder: The folder; the ids of the tests are the paths in the folder.
 
     Raises:
-        ArgumentError: It is not a folder, or holds no recordings.
+        ArgumentError: The folder does not exist, or holds no recordings.
         MissingExtra: pytest is not installed.
 
     ```python
@@ -135,18 +135,18 @@ def replay_folder(
     """Replay all recordings of a folder and its subfolders.
 
     Args:
-        agent: An agent of `create_agent`, or a function that builds one from a model. The function
-            is the better choice if middleware have models, too. It is called once.
-        folder: The folder with files `*.jsonl` that `record_agent` or `record` has written.
-        progress: A function that shows progress while the list of paths is walked through, such as
+        agent: An agent of `create_agent`, or a function of a model that builds an agent, which
+            is the better choice for middleware with models. The function is called once.
+        folder: The folder with files `*.jsonl` of `record_agent` or `record`.
+        progress: A function to show progress along the list of paths, such as
             `rich.progress.track` or `tqdm`.
         **options: As for `replay_recording`.
 
     Returns:
-        A report: `print` shows a table, `to_html` makes a page of it.
+        A report: `print` shows a table, `to_html` makes a page.
 
     Raises:
-        ArgumentError: The folder holds no recordings, or the agent is not one.
+        ArgumentError: The folder holds no recordings, or `agent` is of another kind.
 
     >>> import tempfile
     >>> from agent_factory import create_agent
@@ -187,26 +187,26 @@ def replay_recording(
     price: Price | None = None,
     redact: Redact | None = None,
 ) -> ReplayedRun:
-    """Replay one recording with an agent.
+    """Replay a recording with an agent.
 
-    The agent gets a checkpointer, and a store if it has one, in memory. Its model answers from the
-    recording: each request gets the answer that was recorded for it, or else the next one. The
-    tools of the agent do not run either, and the results of their calls are those that were
-    recorded. Tools that middleware bring do run. Models that middleware have are asked, unless a
+    The agent gets a checkpointer, and a store if it has one, in memory. The model answers from the
+    recording: each request gets the recorded answer, or else the next answer. The
+    tools of the agent do not run either: the results of their calls are the recorded
+    results. Tools of middleware do run. Models of middleware are asked, unless a
     function builds the agent with the recorded model everywhere.
 
-    What is to hold of the run is in the recording, `record_agent(..., expect=...)`, or in a file of
+    The expected pattern is in the recording, `record_agent(..., expect=...)`, or in a file of
     the same name with the suffix `.trajectory`.
 
     Args:
-        agent: An agent of `create_agent`, or a function that builds one from a model.
+        agent: An agent of `create_agent`, or a function of a model that builds an agent.
         path: The recording.
         context: The context of the run.
         config: A RunnableConfig for the run.
-        run_tools: Whether the tools of the agent run again, or the names of those that do.
-        price: A function of a model's name and the usage of one call that returns US dollars, or
-            None if it does not know the price.
-        redact: The function that was passed to `record_agent` or `record`, if any.
+        run_tools: Whether the tools of the agent run again, or the names of the tools to run.
+        price: A function of a model's name and the usage of a call that returns US dollars, or
+            None for an unknown price.
+        redact: The function for `record_agent` or `record`, if any.
 
     Raises:
         ArgumentError: `agent` is neither of both.
@@ -221,7 +221,7 @@ def replay_recording(
 async def areplay_recording(
     agent: Agent, path: str | Path, **options: Unpack[ReplayOptions]
 ) -> ReplayedRun:
-    """Replay one recording in an asynchronous run; otherwise as `replay_recording`."""
+    """Replay a recording in an asynchronous run; otherwise as `replay_recording`."""
     replayer = _Replayer(agent, **options)
     return await adrive(replayer.replay(Path(path)), throw_signals=True)
 
@@ -229,7 +229,7 @@ async def areplay_recording(
 def _replay_all(
     agent: Agent, folder: str | Path, progress: Progress, options: ReplayOptions
 ) -> Flow[ReplayReport]:
-    """Replay all recordings of a folder with one agent, because building it takes longer."""
+    """Replay all recordings of a folder with one agent, because building takes longer."""
     paths = recordings_in(folder)
     replayer = _Replayer(agent, **options)
     runs = []
@@ -240,7 +240,7 @@ def _replay_all(
 
 
 class _RecordedModel(ReplayChatModel):
-    """Model that answers a request which was not recorded with the next recorded answer."""
+    """Model with the next recorded answer for a request outside of the recording."""
 
     _cassette: Cassette = PrivateAttr(default=Cassette({}, [], [], []))
     _scales: dict[int, float] = PrivateAttr(default_factory=dict)
@@ -264,13 +264,13 @@ class _RecordedModel(ReplayChatModel):
             request.get("tools")
         ):
             raise EndOfReplay(reason)
-        # Nobody counts the tokens of this request, so they are scaled by its length.
+        # Tokens of this request are not counted, so they are scaled by its length.
         self._scales[number] = len(json.dumps(request)) / len(json.dumps(recorded_request))
         return number
 
     @property
     def expected(self) -> str:
-        """The pattern that the run is to match; empty without one."""
+        """The expected pattern of the run; empty without a pattern."""
         file = self.path.with_suffix(EXPECTED)
         if file.exists():
             return file.read_text(encoding="utf-8").strip()
@@ -287,7 +287,7 @@ class _RecordedModel(ReplayChatModel):
                 answers.append(RecordedAnswer(None, pause["at"], by_number, pause["answers"]))
         inputs = header.get("inputs", ())
         if len(answers) != sum("resume" in item for item in inputs) and inputs:
-            answers = []  # the agent was not run with its inputs
+            answers = []  # the agent had other inputs
         for item in inputs:
             if "resume" in item:
                 yield answers.pop(0) if answers else RecordedAnswer(item["resume"])
@@ -302,7 +302,7 @@ class _RecordedModel(ReplayChatModel):
         yield from answers
 
     def usage(self, *, now: bool, tool_calls: int, price: Price | None) -> ReplayUsage:
-        """Usage of all recorded answers, or of those that are requested now."""
+        """Usage of all recorded answers, or of the answers to requests now."""
         total = ReplayUsage(tool_calls=tool_calls)
         for number, entry in enumerate(self._cassette.entries, 1):
             if now and number in self._left:
@@ -316,7 +316,7 @@ class _RecordedModel(ReplayChatModel):
 
 
 class _Replayer:
-    """An agent with a model and tools that answer from recordings, one after the other."""
+    """An agent with a model and tools that answer from recordings, one recording at a time."""
 
     def __init__(
         self,
@@ -341,8 +341,8 @@ class _Replayer:
                 f"{describe(agent)}.",
                 "Pass what create_agent returned, or lambda model: create_agent(model, ...).",
             )
-        plan = topology_of(compiled_agent)  # raises for what create_agent did not build
-        # Tools of middleware do run: they return commands, of which a recording holds messages
+        plan = topology_of(compiled_agent)  # raises for other agents than those of create_agent
+        # Tools of middleware do run: they return commands, and a recording holds messages
         # only.
         run = {tool.name for tool in plan.tools if tool.owner}
         names = {tool.name for tool in plan.tools}
@@ -356,7 +356,7 @@ class _Replayer:
         services = {
             "checkpointer": self.saver,
             "store": InMemoryStore() if compiled_agent.store is not None else None,
-            # A hit of a cache would leave out requests that were recorded.
+            # A hit of a cache would leave out recorded requests.
             "cache": None,
         }
         # Innermost, so that layers around tools do now what they did then.
@@ -375,7 +375,7 @@ class _Replayer:
         config["configurable"] = {**config.get("configurable", {}), "thread_id": thread}
         failed, waiting, reviews, later = yield from self._run(config)
         values = self.agent.get_state(config).values
-        # One agent replays all recordings of a folder, so nothing of this one may be left in it.
+        # The agent replays all recordings of a folder, so no state of this recording may stay.
         self.saver.delete_thread(thread)
         state = {"messages": [], **values, "__interrupt__": waiting}
         trajectory = trajectory_of(state) if state["messages"] else NO_STEPS
@@ -387,11 +387,11 @@ class _Replayer:
             waiting_questions(waiting, model.redacted),
         )
         if version > 2 and not reviews:
-            # A run that ended has not come to its next review.
+            # A run that ended has not come to the next review.
             asked = later if later is not None else asked_in(pauses, len(entries))
             reviews = changed_questions(asked, questions, calls)
-        # A call that waits for a person has not run. A recording without results does not say
-        # whether its last calls have run: they have if they do not wait now.
+        # A waiting call has not run. A recording without results does not say whether the
+        # last calls have run: they have if they do not wait now.
         counts = [
             sum(
                 step.outcome != "pending"
@@ -420,13 +420,13 @@ class _Replayer:
                 if isinstance(item, RecordedAnswer):
                     at_node = not waiting and self.agent.get_state(config).next
                     resume, changes = item.fit(waiting_questions(waiting, self.model.redacted))
-                    # A run that `interrupt_before` has stopped takes any answer.
+                    # A run at a node with `interrupt_before` takes any answer.
                     if at_node:
                         resume, changes = item.resume, []
                     reviews += changes
                     if not waiting and not at_node:
                         continue
-                    if resume is None and not at_node:  # nobody has decided about what waits now
+                    if resume is None and not at_node:  # the questions now have no decision
                         break
                     item = Command(resume=resume)
                 waiting = ()
@@ -442,7 +442,7 @@ class _Replayer:
 
 
 class _Ending(NamedTuple):
-    """What ended a replay: an error, what waits, what has changed of reviews, the next review."""
+    """End of a replay: an error, waiting questions, changes of reviews, the next review."""
 
     error: Exception | None
     waiting: Sequence[Any]
@@ -459,7 +459,7 @@ def _judged(
     reviews: Sequence[str],
     waiting: Sequence[Question],
 ) -> ReplayedRun:
-    """The run with its verdict and the reason for it."""
+    """The run with the verdict and the reason."""
     entries = model._cassette.entries
     reasons = [reason for reason in (*reviews, model.mismatch, tools.missing) if reason]
     if model._left and not tools.missing:
@@ -473,7 +473,7 @@ def _judged(
     if reasons:
         run, difference = _compared(run, before)
         reasons += [difference] if difference else []
-    # An error that was recorded ends the replay as it ended the run.
+    # A recorded error ends the replay as it ended the run.
     if error is not None and (reasons or "error" not in entries[-1]["answer"]):
         text = f"raised {type(error).__name__}: {error}".rstrip(": ")
         return replace(run, verdict=ReplayVerdict.ERROR, reason=" ".join([text, *reasons]))
@@ -496,7 +496,7 @@ def _calls(trajectory: Trajectory) -> list[tuple[int, TrajectoryStep]]:
 
 
 def _compared(run: ReplayedRun, before: Trajectory) -> tuple[ReplayedRun, str]:
-    """The run with the first call that differs, and what differs there; empty if none does."""
+    """The run with the first different call, and the difference; empty without a difference."""
     for first, other in zip_longest(_calls(before), _calls(run.trajectory)):
         was, now = first and first[1], other and other[1]
         alike = was and now and (was.name, was.args) == (now.name, now.args)

@@ -1,4 +1,4 @@
-"""Snapshots of plans: one readable file each, and a failure that says what changed."""
+"""Snapshots of plans: a readable file each, and a failure with the changes in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST = ("guard", "limit")
 
 
 class TopologyExtension(SingleFileSnapshotExtension):
-    """Stores each plan in a `.topology` file, as `Topology.to_snapshot` writes it."""
+    """Stores each plan in a `.topology` file, in the form of `Topology.to_snapshot`."""
 
     _write_mode = WriteMode.TEXT
     file_extension = "topology"
@@ -35,7 +35,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
     def read_snapshot_data_from_location(
         self, *, snapshot_location: str, snapshot_name: str, session_id: str
     ) -> str | None:
-        """The content of a file, even if it is not valid UTF-8: `diff_lines` reports that."""
+        """The content of a file, even if it is not valid UTF-8, which `diff_lines` reports."""
         try:
             with open(snapshot_location, encoding="utf-8", errors="replace") as file:
                 return file.read()
@@ -57,13 +57,13 @@ class TopologyExtension(SingleFileSnapshotExtension):
             yield str(error)
         else:
             difference = before.diff(now)
-            # First what people must not miss: pytest cuts after some lines.
+            # The important changes first: pytest cuts after some lines.
             changes = sorted(difference.changes, key=lambda change: change.part not in _FIRST)
             yield from map(str, changes) if changes else [str(difference)]
 
 
 def plan_of(value: object, *, settings: bool = False) -> Topology:
-    """The plan of an agent, with its settings on request; or the plan itself."""
+    """The plan of an agent, with settings on request; or the plan itself."""
     if isinstance(value, Topology):
         return value
     if isinstance(value, CompiledStateGraph):
@@ -76,12 +76,12 @@ def plan_of(value: object, *, settings: bool = False) -> Topology:
 
 
 class TopologySnapshot(SnapshotAssertion):
-    """The fixture `topology_snapshot`: equal to an agent whose plan is the stored one."""
+    """The fixture `topology_snapshot`: equal to an agent with the stored plan."""
 
     _settings = False
 
     def __call__(self, *, settings: bool = False, **options: Any) -> TopologySnapshot:
-        """Choose what the next comparison stores: with `settings`, those of the middleware, too."""
+        """Choose the content of the next comparison: with `settings`, also of the middleware."""
         self._settings = settings
         super().__call__(**options)
         return self
@@ -94,8 +94,8 @@ class TopologySnapshot(SnapshotAssertion):
             # Raised here, because syrupy shows errors of an extension with their own traceback.
             raise error.with_traceback(None) from None
         finally:
-            # Also after an error: settings are chosen for one comparison only.
+            # Also after an error: settings are chosen for a single comparison.
             self._settings = False
         return super().__eq__(plan)
 
-    __hash__ = None  # type: ignore[assignment]  # it is equal to many things
+    __hash__ = None  # type: ignore[assignment]  # equal to many things

@@ -47,10 +47,10 @@ Stack = Sequence[Middleware] | Callable[[], Sequence[Middleware]]
 
 
 def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
-    """Decorate a test to run once for each stack, which it takes as the fixture `agent_stack`.
+    """Decorate a test to run once for each stack, passed as the fixture `agent_stack`.
 
     Args:
-        stacks: Each stack by its name, or a function that makes the stack for each test.
+        stacks: Each stack by its name, or a function to make the stack for each test.
 
     Raises:
         ArgumentError: `stacks` is not such a mapping.
@@ -104,8 +104,8 @@ def messages(
     Args:
         phase: "before_agent", "before_model", "after_model" or "after_agent"; None: any of them.
             Only a history at "after_model" may have calls without results.
-        tools: The names of the tools that are called.
-        max_turns: The most turns before the last one.
+        tools: The names of the called tools.
+        max_turns: The most turns before the last turn.
 
     Raises:
         MissingExtra: hypothesis is not installed.
@@ -139,7 +139,7 @@ def messages(
             # The calls of this phase have no results yet.
             while end == "calls" and isinstance(conversation[-1], ToolMessage):
                 conversation.pop()
-        # Not at random, so that hypothesis can repeat and shrink an example.
+        # Not at random: hypothesis has to repeat and shrink an example.
         for index, message in enumerate(conversation):
             message.id = f"message-{index}"
         return conversation
@@ -155,14 +155,14 @@ def states(
     optional: bool = False,
     **keys: SearchStrategy[object],
 ) -> SearchStrategy[dict[str, Any]]:
-    """States that a hook may receive.
+    """States for a hook.
 
     Args:
-        schema: The state schema; the keys that it requires are drawn from their types.
+        schema: The state schema; required keys are drawn from their types.
         phase: As for `messages`.
-        optional: Whether some states also have keys that are not required. They are left out by
-            default, because a middleware may rely on having written them itself.
-        **keys: Strategies for keys whose type is not specific enough, `messages` included.
+        optional: Whether some states also have optional keys. They are left out by
+            default, because a middleware may rely on its own earlier writes.
+        **keys: Strategies for keys with an unspecific type, `messages` included.
 
     Raises:
         MissingExtra: hypothesis is not installed.
@@ -193,8 +193,8 @@ def stacks(
     """Stacks of middleware in any order, each member at most once.
 
     Args:
-        members: A function for each member that makes it; default: for each kind of hook and layer
-            a member that does nothing, with which any middleware should work.
+        members: A function for each member to make; default: for each kind of hook and layer
+            an idle member, with which any middleware should work.
         max_size: The most members of a stack.
 
     Raises:

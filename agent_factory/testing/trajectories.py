@@ -1,4 +1,4 @@
-"""Assert what a run did, step by step, by a pattern."""
+"""Assert the course of a run, step by step, by a pattern."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from agent_factory.testing.trajectory_steps import StepKind, Trajectory, traject
 
 
 class TrajectoryMismatch(AssertionError):
-    """A run does not match a pattern; the message shows its steps and marks where it breaks.
+    """A run does not match a pattern; the message shows the steps and marks the first wrong one.
 
     Attributes:
-        step: The number of the first step that breaks a rule, from 1; None for the end of the run.
-        reasons: Why, for each rule that is broken.
+        step: The number of the first wrong step, from 1; None for the end of the run.
+        reasons: The reason for each broken rule.
     """
 
     def __init__(self, pattern: str, trajectory: Trajectory, breaks: Sequence[Break]) -> None:
@@ -42,31 +42,31 @@ class TrajectoryMismatch(AssertionError):
 def assert_trajectory(run: object, pattern: str, *, agent: object = None) -> None:
     """Fail unless the steps of a run match a pattern.
 
-    A pattern is a list of rules, separated by commas, and each must hold. A rule looks only at the
-    steps that it names: at all calls of those tools, whatever their arguments and results. These
+    A pattern is a list of rules, separated by commas; each must hold. A rule looks only at the
+    steps with its names: at all calls of its tools, whatever their arguments and results. These
     steps must match it from the first to the last. Other steps may come between.
 
-    - `search`: it is called once. `search?`: at most once. `search*`: any number of times.
-      `search+`: at least once. `search{3}`, `search{1,3}`, `search{,3}`, `search{2,}`: so often.
-    - `search < refund`: each is called once, and `refund` in a later turn, when the model has seen
-      the result. `search* < refund`: `refund` is called once, and no `search` after it.
+    - `search`: one call. `search?`: at most one. `search*`: any number of calls.
+      `search+`: at least one. `search{3}`, `search{1,3}`, `search{,3}`, `search{2,}`: so many.
+    - `search < refund`: one call of each, `refund` in a later turn, when the model has seen
+      the result. `search* < refund`: one call of `refund`, and no `search` afterwards.
     - `search, refund`: each is called once, in any order. These are two rules.
-    - `(search | browse)+ < refund`: before `refund`, one of the two or both are called.
-    - `never delete`, `never delete | drop`: it is not called.
+    - `(search | browse)+ < refund`: before `refund`, either of the two or both are called.
+    - `never delete`, `never delete | drop`: no call.
     - `only search* < refund`: the same as without `only`, and no other tool is called.
     - `any{,5}`: at most five calls. `any* < refund`: `refund` is the last call.
-    - `refund(euros<=50, order="A1")`: it is called once, and with such arguments. The signs are
+    - `refund(euros<=50, order="A1")`: one call, with such arguments. The signs are
       `=`, `!=`, `<`, `<=`, `>`, `>=`, and `~` for a part of a text.
-    - `search -> error < search -> ok`: it is called twice, and only the first call fails.
+    - `search -> error < search -> ok`: two calls, of which only the first fails.
       `search -> "not found"`: the result contains the text. `pending`: there is no result.
-    - `model{,4}`, `answer`, `user`, `review`: messages of the model; answers, with those that a
-      hook has written and structured ones; messages of the user; and waiting for a person.
-    - `Guard.after_model -> jumped`: in a decision log, a hook or a layer and its outcome. It is a
-      step if it did anything.
+    - `model{,4}`, `answer`, `user`, `review`: messages of the model; answers, also structured
+      answers and answers of hooks; messages of the user; and waiting for a person.
+    - `Guard.after_model -> jumped`: in a decision log, a hook or a layer and its outcome. An idle
+      hook or layer is not a step.
 
-    A call that has failed, that a person has rejected, or that is not finished, is a step as well:
-    its result is `error` or `pending`. `never refund -> ok` allows one that was rejected. Quote the
-    name of a tool that is one of the words above: `"answer"`.
+    A failed call, a call rejected by a person, and an unfinished call are steps as well,
+    with the result `error` or `pending`. `never refund -> ok` allows a rejected call. Quote the
+    name of a tool if it equals a word above: `"answer"`.
 
     Args:
         run: The result of `invoke`, a state of `get_state`, or a list of messages; a list of
@@ -74,14 +74,14 @@ def assert_trajectory(run: object, pattern: str, *, agent: object = None) -> Non
             Messages have no steps of hooks. A decision log has no arguments, and has the steps of
             subagents, too.
         pattern: The pattern.
-        agent: The agent that ran. With it, a name in the pattern that the agent does not have is an
-            error, so that a misspelt `never` does not pass. Without it, a name is an error that is
-            nearly one in the run.
+        agent: The agent of the run. With an agent, a name outside of the agent is an
+            error in the pattern, so that a misspelt `never` does not pass. Without an agent, a name
+            close to a name in the run is an error.
 
     Raises:
-        TrajectoryMismatch: The run breaks a rule. It is an AssertionError.
-        PatternError: The pattern cannot be read, or names what does not exist.
-        ArgumentError: `run` is none of these, or lacks what the pattern asks about.
+        TrajectoryMismatch: The run breaks a rule. The error is an AssertionError.
+        PatternError: The pattern cannot be read, or has an unknown name.
+        ArgumentError: `run` is of another kind, or lacks the subject of the pattern.
         FileNotFoundError, CassetteError: The file does not exist, or cannot be read.
 
     >>> from langchain_core.messages import AIMessage, ToolMessage
@@ -155,13 +155,13 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
         if not atom.name or atom.name in names:
             continue
         if any(step.name == atom.name for step in trajectory.steps):
-            continue  # a layer may have offered it at run time
+            continue  # possibly offered by a layer at run time
         if names:
             noun = "tool" if atom.kind is StepKind.TOOL else "hook or layer"
             reason = f"the agent has no {noun} {atom.name!r}."
             hint = did_you_mean(atom.name, names, f"It has {', '.join(sorted(names))}.")
             raise PatternError(pattern, atom.column, reason, hint)
-        # Without an agent, nothing says which names there are, except for those in the run.
+        # Without an agent, the only known names are those in the run.
         steps = {step.name for step in trajectory.steps if step.kind is atom.kind}
         if close := get_close_matches(atom.name, steps, n=1, cutoff=_ALIKE):
             reason = f"the run has no {atom.name!r}, and it has {close[0]!r}."

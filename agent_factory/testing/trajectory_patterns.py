@@ -1,7 +1,7 @@
-"""Patterns of trajectories: what is written, parsed into rules that are matched against steps.
+"""Patterns of trajectories, parsed into rules about steps.
 
-A rule becomes an automaton with a state for each step that it names. It reads a run turn by turn,
-because the calls of one turn are made in parallel and have no order.
+A rule becomes an automaton with a state for each named step. The automaton reads a run turn by
+turn, because the calls of a turn run in parallel and have no order.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class PatternError(ValueError):
 
     Args:
         pattern: The pattern.
-        column: Where it is wrong, from 1.
-        reason: What was expected, and what came.
-        hint: What to write.
+        column: The column of the error, from 1.
+        reason: The expected text, and the actual text.
+        hint: The correction.
     """
 
     def __init__(self, pattern: str, column: int, reason: str, hint: str) -> None:
@@ -83,18 +83,18 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on one argument of a call: `euros<=50`."""
+    """A condition on an argument of a call: `euros<=50`."""
 
     key: str
     sign: str
     value: Any
 
     def problem(self, args: Mapping[str, object]) -> str:
-        """Reason why arguments do not meet it; empty if they do."""
+        """Reason for a mismatch of the arguments; empty for a match."""
         if self.key not in args:
             return f"{self.key} is missing"
         argument, value = args[self.key], self.value
-        # JSON knows no numbers that are true or false, and Python does.
+        # JSON has no numbers that are true or false, and Python does.
         alike = isinstance(argument, bool) is isinstance(value, bool)
         try:
             if self.sign == "=" and not alike:
@@ -114,7 +114,7 @@ class Condition:
 # By identity: a rule may name equal steps in several places.
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPattern:
-    """One step that a rule names: `refund(euros<=50) -> ok`. `text` is how it is written."""
+    """A step in a rule: `refund(euros<=50) -> ok`, with the written `text`."""
 
     text: str
     column: int
@@ -125,14 +125,14 @@ class StepPattern:
     quoted: bool = False
 
     def sees(self, step: TrajectoryStep) -> bool:
-        """Return True if a step has its name."""
+        """Return True if a step has this name."""
         if self.kind is StepKind.MODEL:
             of_model = step.kind in (StepKind.MODEL, StepKind.ANSWER)
             return of_model and step.outcome != NOT_FROM_MODEL
         return step.kind is self.kind and self.name in ("", step.name)
 
     def problem(self, step: TrajectoryStep) -> str:
-        """Reason why a step that has its name does not match; empty if it does."""
+        """Reason for the mismatch of a step with this name; empty for a match."""
         for condition in self.conditions:
             if problem := condition.problem(step.args or {}):
                 return problem
@@ -145,7 +145,7 @@ class StepPattern:
         return "" if holds else f"its result is {step.outcome}"
 
     def matches(self, step: TrajectoryStep) -> bool:
-        """Return True if a step has its name, and meets its conditions."""
+        """Return True if a step has this name, and meets the conditions."""
         return self.sees(step) and not self.problem(step)
 
 
@@ -158,7 +158,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Parts of which one is taken: `a | b`."""
+    """Parts with a choice: `a | b`."""
 
     parts: Sequence[Node]
 
@@ -187,7 +187,7 @@ class Break:
 
 @dataclass(slots=True)
 class _Part:
-    """Of a part of an automaton: whether it may be empty, and its first and last states."""
+    """A part of an automaton: whether it may be empty, its first and its last states."""
 
     nullable: bool
     # Dicts and not sets, because errors list the steps in the order of the rule.
@@ -197,10 +197,10 @@ class _Part:
 
 @dataclass(slots=True)
 class Rule:
-    """One rule of a pattern, as an automaton: a state for each step that it names.
+    """A rule of a pattern, as an automaton with a state for each named step.
 
-    `follow` has for each state those after it, each with whether the turn must have changed
-    between the two. State 0 is the beginning.
+    `follow` has for each state the next states, each with whether the turn must have changed
+    in between. State 0 is the beginning.
     """
 
     text: str
@@ -216,7 +216,7 @@ class Rule:
     def __post_init__(self) -> None:
         self.atoms = list(_atoms(self.tree))
         if not self.forbids:
-            # Glushkov's construction: a state for each step that is named, no empty transitions.
+            # Glushkov's construction: a state for each named step, no empty transitions.
             whole = self._build(self.tree)
             self.follow[0] = dict.fromkeys(whole.first, False)
             self._final = frozenset([*whole.last, *([0] if whole.nullable else [])])
@@ -247,8 +247,8 @@ class Rule:
             for part in node.parts[1:]:
                 whole = self._joined(whole, self._build(part), new_turn=True)
             return whole
-        # Each repetition has its own states; those that may be left out lie inside each other,
-        # so that each is followed by the next one only.
+        # Each repetition has its own states; optional repetitions are nested, so that
+        # each is followed by the next only.
         whole = _Part(True, {}, {})
         copies = [self._build(node.part) for _ in range(node.least)]
         if node.most is None:
@@ -277,17 +277,17 @@ class Rule:
     def _connect(self, state: int, others: Mapping[int, None], *, new_turn: bool) -> None:
         followers = self.follow[state]
         for other in others:
-            # Of two transitions to one state, the one that needs no new turn allows more.
+            # Of two transitions to a state, the one without a new turn allows more.
             followers[other] = new_turn and followers.get(other, True)
 
     def sees(self, step: TrajectoryStep) -> bool:
-        """Return True if it names a step, or has `only` and the step is a call."""
+        """Return True for a named step; with `only`, for any call."""
         if self.sees_all and step.kind is StepKind.TOOL:
             return True
         return any(atom.sees(step) for atom in self.atoms)
 
     def check(self, steps: Sequence[TrajectoryStep]) -> Break | None:
-        """Return the place where a run breaks the rule; None if it does not."""
+        """Return the position at which a run breaks the rule; None for a match."""
         if self.forbids:
             for index, step in enumerate(steps):
                 if any(atom.matches(step) for atom in self.atoms):
@@ -311,9 +311,9 @@ class Rule:
     def _read(
         self, states: set[int], turn: Sequence[TrajectoryStep]
     ) -> tuple[set[int], _Stuck | None]:
-        """The states after the steps of one turn, in whichever order one is possible."""
+        """The states after the steps of a turn, in any possible order."""
         # The calls of a turn run in parallel: their order in the message means nothing.
-        # Steps that match the same parts of the rule are interchangeable, so they are counted.
+        # Steps with the same fitting parts of the rule are interchangeable, so they are counted.
         kinds: dict[tuple[bool, ...], list[int]] = {}
         for place, step in enumerate(turn):
             kinds.setdefault(tuple(atom.matches(step) for atom in self.atoms), []).append(place)
@@ -327,7 +327,7 @@ class Rule:
             next_layer = set()
             for state, counts in layer:
                 for other, new_turn in self.follow[state].items():
-                    # A turn has begun, and what `<` separates needs a later one.
+                    # A turn has begun, and `<` needs a later turn.
                     if new_turn and count:
                         continue
                     for group, fits in enumerate(fitting):
@@ -335,7 +335,7 @@ class Rule:
                             more = (*counts[:group], counts[group] + 1, *counts[group + 1 :])
                             next_layer.add((other, more))
             if not next_layer:
-                # The order that gets furthest shows the step that fits nowhere.
+                # The order with the most steps shows the step without a fitting part.
                 place = max(
                     min(group[c] for group, c in zip(groups, counts, strict=True) if c < len(group))
                     for _, counts in layer
@@ -345,7 +345,7 @@ class Rule:
         return {state for state, _ in layer}, None
 
     def _expected(self, states: set[int]) -> str:
-        """The steps that may come next, as a pattern writes them."""
+        """The possible next steps, in the form of a pattern."""
         texts = [a.text for s in sorted(states) for o in self.follow[s] if (a := self.states[o])]
         return " or ".join(dict.fromkeys(texts)) or "nothing more"
 
@@ -379,7 +379,7 @@ class Rule:
         if isinstance(self.tree, StepPattern | Repeat) and len(self.atoms) == 1:
             most = self.tree.most if isinstance(self.tree, Repeat) else 1
             return f"{step.event}, and {rule} allows {most}, not {len(earlier) + 1}."
-        # If the rule names the step further on, it came too early; else it does not belong here.
+        # A step with a fitting part further on came too early; any other step does not belong here.
         reachable, todo = set(next_states), list(next_states)
         while todo:
             new = self.follow[todo.pop()].keys() - reachable
@@ -395,7 +395,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Stuck:
-    """Point where the steps of a turn no longer fit: the place in it, and what was read before."""
+    """First step of a turn without a fitting part: its index, and the steps before."""
 
     place: int
     states: set[int]
@@ -403,7 +403,7 @@ class _Stuck:
 
 
 def _atoms(node: Node) -> Iterator[StepPattern]:
-    """Each step that a part names."""
+    """Each named step of a part."""
     if isinstance(node, StepPattern):
         yield node
     elif isinstance(node, Repeat):
@@ -417,7 +417,7 @@ def parse(pattern: str) -> list[Rule]:
     """The rules of a pattern.
 
     Raises:
-        PatternError: It cannot be read; the error names the column and what to write.
+        PatternError: The pattern is not valid; the error names the column and the correction.
     """
     return _Parser(pattern).rules()
 
@@ -457,7 +457,7 @@ class _Parser:
         return "the end" if self.kind == "end" else f"`{self.text}`"
 
     def takes(self, sign: str) -> bool:
-        """Go past a sign if it is the current token."""
+        """Go past a sign if the current token is that sign."""
         if self.kind != "sign" or self.text != sign:
             return False
         self.advance()
@@ -478,7 +478,7 @@ class _Parser:
         raise self.error(f"expected `<`, `|`, `,` or the end, got {self.found}.", "Remove it.")
 
     def rule(self) -> Rule:
-        """One rule, with `never` or `only` before it."""
+        """A rule, with `never` or `only` before."""
         start = self.start
         word = self.text if self.kind == "name" and self.text in ("never", "only") else ""
         if word:
@@ -496,7 +496,7 @@ class _Parser:
                     "Write `never delete`, or `never delete | drop`.",
                 )
         try:
-            # The rule knows its own text only, and the error is about the whole pattern.
+            # The rule has its own text only, and the error is about the whole pattern.
             return Rule(text, tree, forbids=word == "never", sees_all=word == "only")
         except PatternError as error:
             raise PatternError(self.pattern, start + 1, error.reason, error.hint) from None
@@ -516,7 +516,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Ordered(parts)
 
     def repeated(self) -> Node:
-        """A step or a group, with how often it occurs."""
+        """A step or a group, with the number of repetitions."""
         node = self.step()
         if self.kind == "sign" and self.text in ("*", "+", "?"):
             least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}[self.text]
@@ -597,7 +597,7 @@ class _Parser:
                 )
 
     def value(self) -> Any:
-        """The value after the current sign; the token after it becomes the current one."""
+        """The value after the current sign; the following token becomes the current token."""
         rest = self.pattern[self.end :]
         at = self.end + len(rest) - len(rest.lstrip())
         try:
@@ -618,7 +618,7 @@ class _Parser:
         return value
 
     def result(self) -> tuple[str, bool]:
-        """The result after an arrow, and whether it is a text in quotes."""
+        """The result after an arrow, and whether the result is a text in quotes."""
         if self.kind == "quoted":
             result, is_quoted = _unquoted(self.text), True
         elif self.kind == "name" and self.text in OUTCOMES:

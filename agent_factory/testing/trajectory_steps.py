@@ -1,4 +1,4 @@
-"""The steps of a run: read from its messages, its decision log, or a recording of its model."""
+"""The steps of a run, read from messages, from a decision log, or from a recording."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryStep:
-    """One step of a run.
+    """A step of a run.
 
     Args:
-        kind: What happened.
-        name: The tool; `Middleware.hook` of a hook or layer; of the others their kind.
-        turn: The number of the turn. The calls of one turn are made in parallel.
+        kind: Kind of the step.
+        name: The tool; `Middleware.hook` of a hook or layer; else the kind.
+        turn: The number of the turn. The calls of a turn are made in parallel.
         args: The arguments with which a call ran; None if they are not known.
-        outcome: Of a call "ok", "error" or "pending"; of a hook or layer its outcome in the
-            decision log; "not from the model" of an answer that a hook or a client has written.
+        outcome: Of a call "ok", "error" or "pending"; of a hook or layer the outcome in the
+            decision log; "not from the model" of an answer by a hook or a client.
         text: The result of a call, the text of a message, the detail of a decision.
     """
 
@@ -77,7 +77,7 @@ class TrajectoryStep:
 
     @property
     def call(self) -> str:
-        """A call with its arguments: `refund(euros=5)`."""
+        """A call with arguments: `refund(euros=5)`."""
         args = ", ".join(f"{key}={_short(repr(value))}" for key, value in (self.args or {}).items())
         return f"{self.name}({'...' if self.args is None else args})"
 
@@ -101,8 +101,8 @@ class Trajectory:
 
     Args:
         steps: The steps.
-        source: What they were read from: "messages", "decisions" or "recording".
-        offered: The names of the tools that the model was offered, where that is known.
+        source: Source of the steps: "messages", "decisions" or "recording".
+        offered: The names of the tools for the model, where known.
     """
 
     steps: tuple[TrajectoryStep, ...]
@@ -118,8 +118,8 @@ class Trajectory:
         lines = [*map(str, self.steps), "(the end of the run)"]
         if len(self.steps) not in marked_steps:
             lines.pop()
-        # A screen holds 30 lines. Of a longer run, what led to a mark matters more than what
-        # follows.
+        # A screen holds 30 lines. Of a longer run, the steps before a mark matter more than those
+        # after.
         near = {i for mark in marked_steps for i in range(mark - 4, mark + 3)}
         visible = [i for i in range(len(lines)) if len(lines) <= 30 or i < 3 or i in near]
         width = len(str(len(self.steps)))
@@ -145,7 +145,7 @@ def trajectory_of(run: object) -> Trajectory:
             decisions; or the path of a file of decisions or of a recording.
 
     Raises:
-        ArgumentError: It is none of these.
+        ArgumentError: `run` is of another kind.
         FileNotFoundError: The file does not exist.
         CassetteError: The file is neither a recording nor a file of decisions.
 
@@ -203,7 +203,7 @@ def _of_messages(
     *,
     is_structured: bool = False,
 ) -> Iterator[TrajectoryStep]:
-    """The steps of a conversation; with `is_structured`, its last calls are the answer."""
+    """The steps of a conversation; with `is_structured`, the last calls are the answer."""
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
     last = next((m for m in reversed(messages) if not isinstance(m, ToolMessage)), None)
     turn = 0
@@ -213,8 +213,8 @@ def _of_messages(
             yield TrajectoryStep(StepKind.USER, "user", turn, text=message.text)
         if not isinstance(message, AIMessage):
             continue
-        # LangChain gives each answer of a model an id that is not of this form; LangGraph gives
-        # such an id to a message without one.
+        # LangChain gives each answer of a model an id of another form; LangGraph gives
+        # such an id to a message without an id.
         is_written = _WRITTEN_ID.fullmatch(message.id or "") and not message.usage_metadata
         source = NOT_FROM_MODEL if is_written else ""
         calls = [*message.tool_calls, *message.invalid_tool_calls]
@@ -236,9 +236,9 @@ def _of_messages(
         for call in calls:
             result = results.get(call["id"] or "")
             outcome = "pending" if result is None else "ok" if result.status != "error" else "error"
-            # A person may have edited the call when it was about to run.
+            # A person may have edited the call shortly before the tool ran.
             ran = result.response_metadata.get(RAN, call) if result else call
-            # The arguments of an invalid call are a text that is not JSON.
+            # The arguments of an invalid call are a text outside of JSON.
             args = ran["args"] if isinstance(ran["args"], dict) else {}
             text = result.text if result else ""
             yield TrajectoryStep(StepKind.TOOL, str(ran["name"]), turn, args, outcome, text)
@@ -271,7 +271,7 @@ _OF_CALLS = (TransitionReason.CALLS, TransitionReason.TOGETHER, TransitionReason
 
 
 def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
-    """The steps of a log. It has the names of calls, no arguments, and of results only errors."""
+    """The steps of a log, with the names of calls, no arguments, and of results only errors."""
     steps: list[TrajectoryStep] = []
     turn = 0
     for decision in decisions:
@@ -286,7 +286,7 @@ def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
         if decision.calls:
             model = StepKind.MODEL
         elif not who and decision.outcome is Outcome.ROUTED:
-            # A structured answer is followed by the name of its schema.
+            # The name of the schema follows a structured answer.
             why = decision.reason.partition(":")[0]
             model = _TURN_ENDS.get(why)  # type: ignore[call-overload]  # a str enum
         elif decision.hook == "after_model" and decision.outcome is Outcome.JUMPED:
@@ -314,7 +314,7 @@ def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
             text = who or decision.hook
             steps.append(TrajectoryStep(StepKind.REVIEW, "review", turn, None, "pending", text))
         elif who and decision.outcome not in _NOTHING:
-            # What a layer did around a call belongs to the turn of the call.
+            # The decision of a layer around a call belongs to the turn of the call.
             turn += not (decision.tool and steps and steps[-1].turn == turn)
             text = ", ".join(filter(None, (decision.tool, decision.detail, decision.reason)))
             args = {"detail": decision.detail, "reason": decision.reason, "tool": decision.tool}
@@ -328,7 +328,7 @@ def _of_file(path: Path) -> Trajectory:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
         first = json.loads(lines[0])
-    # It is a cassette or neither: `read_cassette` says what is wrong with it.
+    # A cassette, or another file, which `read_cassette` refuses with the reason.
     except ValueError:
         first = None
     if not isinstance(first, dict) or "outcome" not in first:
@@ -355,7 +355,7 @@ def recorded_trajectory(
     results: Sequence[Mapping[str, Any]] = (),
     pauses: Sequence[Mapping[str, Any]] = (),
 ) -> Trajectory:
-    """The steps of a recording: of its requests and answers, results of tools, and edits."""
+    """The steps of a recording: from requests and answers, results of tools, and edits."""
     tool_names = frozenset(name for entry in entries for name in entry["request"].get("tools", ()))
     messages = recorded_messages(entries)
     # No request has the results of the last turn.
@@ -363,11 +363,11 @@ def recorded_trajectory(
     last_results = {line["id"]: line["result"] for line in results}
     for call in calls_of(messages):
         result = last_results.get(call["id"], {"error": ""})
-        # A layer may have answered an error, and a command holds its message.
+        # A layer may have answered an error, and a command has a message.
         if call["id"] not in answered_ids and "error" not in (result or {}):
             messages.append(ToolMessage(**(result or {"content": ""}), tool_call_id=call["id"]))
     answers = [answer for pause in pauses for answer in pause.get("answers", {}).values()]
-    # An answer to one question may have decisions about several calls.
+    # An answer to a question may have decisions about several calls.
     decisions = [answer for answer in answers if isinstance(answer, dict)]
     decisions += [item for answer in decisions for item in answer.get("decisions", ())]
     edits = [decision["edited_action"] for decision in decisions if "edited_action" in decision]
@@ -379,7 +379,7 @@ def recorded_trajectory(
 
 
 def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
-    """The conversation of a recording: its answers, what users wrote, and results of calls."""
+    """The conversation of a recording: answers, messages of users, and results of calls."""
     messages: list[BaseMessage] = []
     inputs: Counter[str] = Counter()
     for entry in entries:
@@ -390,9 +390,9 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
         answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
         waiting = [call for call in calls_of(messages) if call["id"] not in answered_ids]
         results = calls_with_results(request)
-        # A call that a reviewer has changed has other arguments in the request.
+        # A call changed by a reviewer has other arguments in the request.
         for keys in (("name", "args"), ("name",)):
-            # The last calls of a request are the newest: an earlier one may be equal.
+            # The last calls of a request are the newest: an earlier call may be equal.
             for call in reversed(waiting):
                 same = [i for i, (c, _) in enumerate(results) if all(c[k] == call[k] for k in keys)]
                 if same:
@@ -411,12 +411,12 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
 
 
 def calls_with_results(messages: Sequence[BaseMessage]) -> list[tuple[Any, ToolMessage]]:
-    """The calls of a conversation that have a result, and the results."""
+    """The calls of a conversation with a result, and the results."""
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
     return [(call, results[call["id"]]) for call in calls_of(messages) if call["id"] in results]
 
 
 def calls_of(messages: Sequence[BaseMessage]) -> list[Any]:
-    """The tool calls of a conversation, with those whose arguments are not valid JSON."""
+    """The tool calls of a conversation, also calls with invalid JSON."""
     turns = [message for message in messages if isinstance(message, AIMessage)]
     return [call for turn in turns for call in (*turn.tool_calls, *turn.invalid_tool_calls)]

@@ -1,7 +1,7 @@
-"""The prefix of requests, which providers cache: what changed it between model calls, and who.
+"""The prefix of requests, which providers cache: changes between model calls, and their authors.
 
-A provider reads a request in one order: the tools, the system prompt, the messages. What begins
-like the request before is read from its cache. A change loses everything after it.
+A provider reads a request in the order tools, system prompt, messages. The part equal to the
+request before is read from the cache. After a change, nothing is.
 """
 
 from agent_factory.decisions.prefix.change import (

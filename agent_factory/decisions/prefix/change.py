@@ -1,4 +1,4 @@
-"""Changes of a prefix: what is not the same in two requests, and who changed it."""
+"""Changes of a prefix: the difference of two requests, and the author."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from agent_factory.decisions.prefix.digest import Digest, Part, Prefix, ToolDige
 
 
 class Change(NamedTuple):
-    """Difference of two requests: the part, the position in it, and that in words."""
+    """Difference of two requests: the part, the position in the part, and a text."""
 
     part: Part
     at: int
     text: str
-    kept: int  # characters before it, of the earlier request
+    kept: int  # characters before the position, of the earlier request
 
 
 class Culprit(NamedTuple):
-    """Cause of a change: a middleware and its method, or a node and the name of a tool."""
+    """Cause of a change: a middleware and a method, or a node and the name of a tool."""
 
     middleware: str
     hook: str
@@ -29,13 +29,13 @@ class Culprit(NamedTuple):
 
 
 class PrefixChange(NamedTuple):
-    """A change of the prefix, who made it, and what it costs in tokens."""
+    """A change of the prefix, with the author and the loss in tokens."""
 
     culprit: Culprit
     text: str
     lost: int
     cached: int
-    followers: tuple[str, ...] = ()  # middleware further in that change the same part
+    followers: tuple[str, ...] = ()  # middleware further in with changes of the same part
 
 
 INPUT: Final = Culprit("", "input")
@@ -46,7 +46,7 @@ REPAIR: Final = Culprit("", "model")
 
 
 def change_of(part: Part, old: Prefix, new: Prefix) -> Change | None:
-    """Return what is not the same in one part of two requests, except for messages at the end."""
+    """Return the difference of a part in two requests, apart from messages at the end."""
     before, after = old.part(part), new.part(part)
     if before == after:
         return None
@@ -103,9 +103,9 @@ def _tools(names: Sequence[str]) -> str:
 
 
 def _change_of_messages(before: Sequence[Digest], after: Sequence[Digest], at: int) -> str:
-    """Return what was done to messages from an index on, after which they continue alike."""
+    """Return the edit of messages from an index on, after which they continue alike."""
     old, new = before[at:], after[at:]
-    # The last message may be another one each time, so what is alike may end before it.
+    # The last message may be new each time, so the equal part may end before.
     for end in range(len(old), max(0, len(old) - 2), -1):
         alike = 0
         # The longest match counts: a short text, such as "ok", may occur several times.
@@ -137,13 +137,13 @@ def culprit_at(change: Change, old: Sequence[Prefix], new: Sequence[Prefix]) -> 
     """Return the outermost place from which on, inward, a change is found in each place.
 
     Args:
-        change: The change in what was sent: at the innermost place.
+        change: The change at the innermost place, in the sent request.
         old: The digests of the earlier request at each place, the outermost first.
-        new: Those of the later one.
+        new: Digests of the later request.
     """
 
     def is_same(outer: Change, place: int) -> bool:
-        """Return True if a change of messages further out is this one, by message or index."""
+        """Return True if a change of messages further out is the same, by message or index."""
         inner = len(new) - 1
         if change.part != "messages":
             return True
@@ -167,21 +167,21 @@ def culprit_at(change: Change, old: Sequence[Prefix], new: Sequence[Prefix]) -> 
 
 
 class Edit(NamedTuple):
-    """A write to the messages of a thread that did more than append."""
+    """A write to the messages of a thread other than an addition at the end."""
 
     culprit: Culprit
     at: int
 
 
 def edited_from(messages: Sequence[Any], update: Any) -> int | None:
-    """Return the index of the first message that an update changes or removes; None if none."""
+    """Return the index of the first changed or removed message of an update, or None."""
     update = update if isinstance(update, list) else [update]
     removals = [index for index, item in enumerate(update) if isinstance(item, RemoveMessage)]
     # As LangGraph's reducer: of several removals of all messages, the last one counts.
     every = [index for index in removals if update[index].id == REMOVE_ALL_MESSAGES]
     if every:
         rest = update[every[-1] + 1 :]
-        # A dict or a pair becomes a message when LangGraph writes it, which is later.
+        # A dict or a pair becomes a message later, when LangGraph writes it.
         if not all(isinstance(item, BaseMessage) for item in rest):
             return 0
         at = _first_difference(*(list(map(digest_of, some)) for some in (messages, rest)))

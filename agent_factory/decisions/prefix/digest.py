@@ -1,6 +1,6 @@
 """Digests of requests: of their parts, and of their messages.
 
-Only digests are kept of what was sent. They are Python's own hashes, which mean nothing in another
+Only digests of requests are kept: Python's own hashes, without a meaning in another
 process.
 """
 
@@ -57,7 +57,7 @@ class ToolDigest(NamedTuple):
 
 
 class PromptDigest(NamedTuple):
-    """Digest of a system prompt, with what is needed to find the byte of a change."""
+    """Digest of a system prompt, with the data to find the byte of a change."""
 
     hash: int
     size: int
@@ -69,7 +69,7 @@ NO_PROMPT: Final = PromptDigest(0, 0, (), 1)
 
 
 class Head(NamedTuple):
-    """Digests of what comes before the messages."""
+    """Digests of the parts before the messages."""
 
     model: str
     tools: tuple[ToolDigest, ...]
@@ -95,8 +95,8 @@ class Prefix(NamedTuple):
 
 
 def digest_of(message: Any) -> Digest:
-    """Return the digest of what a provider reads of a message, without marks for its cache."""
-    # By the type that is written in it: an `isinstance` takes as long as all the rest.
+    """Return the digest of a message as a provider reads it, without marks for the cache."""
+    # By the written type: an `isinstance` takes as long as all the rest.
     kind = getattr(message, "type", None)
     if kind is None:  # a layer may pass a dict or a pair
         text = repr(message)
@@ -117,7 +117,7 @@ def digest_of(message: Any) -> Digest:
 
 
 def _text_of(content: Any) -> tuple[str, int]:
-    """Return content as one text, and its size; a single block of text equals the plain text."""
+    """Return content as a text, and the size; a single block of text equals the plain text."""
     parts, size = [], 0
     for block in content:
         most = None
@@ -139,19 +139,19 @@ def _digests_of_tools(*tools: Any) -> tuple[ToolDigest, ...]:
         is_own = isinstance(tool, dict) and tool.get("type") != "function"
         try:
             schema = tool if is_own else convert_to_openai_tool(tool)
-        except Exception:  # a form that only the model's own `bind_tools` knows
+        except Exception:  # a form for the model's own `bind_tools` alone
             schema = {"name": getattr(tool, "name", type(tool).__name__), "tool": repr(tool)}
         schema = {key: value for key, value in schema.items() if key not in _MARKS}
         text = json.dumps(schema, default=str)
         name = schema.get("function", schema).get("name") or schema.get("type")
-        # What a provider is passed besides the schema, such as a mark for deferred loading.
+        # Data for the provider besides the schema, such as a mark for deferred loading.
         extras = {k: v for k, v in (getattr(tool, "extras", None) or {}).items() if k not in _MARKS}
         digests.append(ToolDigest(str(name), hash((text, repr(extras or ""))), len(text)))
     return tuple(digests)
 
 
 def _name_of_model(model: object) -> str:
-    """Return the name of a model, with what is bound to it."""
+    """Return the name of a model, with bound arguments."""
     inner, bound = model, ""
     while isinstance(inner, RunnableBinding):
         read = {key: value for key, value in inner.kwargs.items() if key not in _NOT_READ}
@@ -165,12 +165,12 @@ def _digest_of_format(strategy: object) -> int:
         return hash(repr(strategy.to_model_kwargs()))
     if isinstance(strategy, ToolStrategy):
         return hash(_digests_of_tools(*(binding.tool for binding in strategy.bindings.values())))
-    # The request of a layer may hold a schema, or a strategy that depends on the model.
+    # The request of a layer may hold a schema, or a strategy for several models.
     return hash(repr(getattr(strategy, "schema", strategy)))
 
 
 class _ByIdentity(tuple[Any, ...]):
-    """Objects as a key that compares them by identity, and keeps them, so no id is used again."""
+    """Key of objects, compared by identity; the key keeps them, so no id is used again."""
 
     def __hash__(self) -> int:
         return hash(tuple(map(id, self)))
@@ -180,7 +180,7 @@ class _ByIdentity(tuple[Any, ...]):
 
 
 class IdentityCache(Generic[V]):
-    """Function of objects that remembers its last results by the identity of the objects.
+    """Function of objects with a memory of the last results, by the identity of the objects.
 
     Args:
         read: The function.
@@ -228,8 +228,8 @@ class PrefixReader:
         self._last: tuple[ModelRequest[Any], Head] | None = None
 
     def read_first(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
-        """Return the digests of the node's request, which is the same in each call but for those
-        of its messages."""
+        """Return the digests of the node's request, which is the same in each call apart from
+        the messages."""
         if self._last is not None:
             last, head = self._last
             if (
@@ -241,7 +241,7 @@ class PrefixReader:
             ):
                 return Prefix(head, messages)
         prefix = self.read(request, messages)
-        # Without what belongs to the run: the reader outlives it, and would keep its state alive.
+        # Without the state of the run: the reader outlives the run, and would keep it alive.
         nothing: Any = None
         self._last = request.override(messages=(), state=nothing, runtime=nothing), prefix.head
         return prefix
@@ -260,7 +260,7 @@ class PrefixReader:
     def read_inner(
         self, request: ModelRequest[Any], around: ModelRequest[Any], prefix: Prefix
     ) -> Prefix:
-        """Return the digests of a request that a layer made of one whose digests are known."""
+        """Return the digests of a layer's request, made of a request with known digests."""
         digests, head = prefix.messages, prefix.head
         if request.messages is not around.messages:
             digests = digests_among(request.messages, around.messages, digests)
@@ -278,7 +278,7 @@ class PrefixReader:
         return self.read(request, digests)
 
     def read_sent(self, prefix: Prefix, strategy: Strategy, messages: tuple[Digest, ...]) -> Prefix:
-        """Return the digests of what is sent in the end, with the strategy for the model."""
+        """Return the digests of the sent request, with the strategy for the model."""
         if strategy is None and messages is prefix.messages:
             return prefix
         response_format = self._format(strategy)
@@ -297,7 +297,7 @@ def _digest_of_settings(request: ModelRequest[Any]) -> tuple[tuple[str, int], ..
 def digests_among(
     messages: Sequence[BaseMessage], previous: Sequence[BaseMessage], digests: tuple[Digest, ...]
 ) -> tuple[Digest, ...]:
-    """Return digests of messages, of which many may be the same objects as the known ones."""
+    """Return digests of messages, many of which may be known objects."""
     count = len(previous)
     if not count:
         return tuple(map(digest_of, messages))
@@ -314,8 +314,8 @@ def digests_among(
 def begins_with(messages: Sequence[BaseMessage], previous: Sequence[BaseMessage]) -> bool:
     """Return True if a list begins with known messages; False where the comparison takes long."""
     count = len(previous)
-    # Lists of the same objects are compared fast. Where the ends are not, others are not likely
-    # to be, and would be compared by value.
+    # Lists of the same objects are compared fast. With other ends, the objects are likely to
+    # differ, and would be compared by value.
     return (
         len(messages) >= count
         and messages[count - 1] is previous[-1]

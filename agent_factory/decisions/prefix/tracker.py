@@ -1,4 +1,4 @@
-"""Tracker: the last request of each thread, and what the next one changes of it."""
+"""Tracker: the last request of each thread, and the changes in the next request."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ CHARACTERS_PER_TOKEN: Final = 4
 
 @dataclass(slots=True)
 class _Thread:
-    """Memory of a thread: its last request at each place, and edits since then."""
+    """Memory of a thread: the last request at each place, and edits since then."""
 
     places: Sequence[Prefix] = ()
-    input_tokens: int = 0  # of the last request, if its provider reports them
+    input_tokens: int = 0  # of the last request, if reported by the provider
     edits: deque[Edit] = field(default_factory=lambda: deque(maxlen=64))
 
 
@@ -61,7 +61,7 @@ class Trail:
 
 
 class SentRequest(NamedTuple):
-    """A request that is sent to the model, and the ones further out."""
+    """A request to the model, and the requests further out."""
 
     given: Sequence[BaseMessage]
     passed: Sequence[ModelRequest[Any]]  # of the node, and of each layer
@@ -70,7 +70,7 @@ class SentRequest(NamedTuple):
 
 
 class PrefixTracker:
-    """Finds what changed the prefix of requests, by thread.
+    """Finder of changes of the prefix, by thread.
 
     Args:
         exact: Find the very byte of a change, for which system prompts are kept as they are.
@@ -103,7 +103,7 @@ class PrefixTracker:
     def answered(
         self, sent_request: SentRequest, answer: AIMessage, layers: Mapping[int, Culprit]
     ) -> list[PrefixChange]:
-        """Return what a request changed that was answered, compared with the one before it."""
+        """Return the changes of an answered request, compared with the request before."""
         request = sent_request.passed[0]
         with self._lock:
             key = _key(request.runtime)
@@ -112,7 +112,7 @@ class PrefixTracker:
                 if len(self._threads) > self.THREADS:
                     self._threads.popitem(last=False)
             self._threads.move_to_end(key)
-            # Taken out: only a run that goes on with the same objects puts it back.
+            # Taken out: only a run with the same objects puts the entry back.
             read = self._read.pop(key, ([], ()))
         changes: list[PrefixChange] = []
         previous, digests = read
@@ -141,13 +141,13 @@ class PrefixTracker:
     ) -> bool:
         """Return True if only messages were added, by objects: then they need not be read yet.
 
-        It is so in most calls of a run. Both requests have passed all places as they were.
+        True for most calls of a run. Both requests have passed all places unchanged.
         """
         request, *inner = sent_request.passed
         return (
             bool(previous)
             and sent_request.given is request.messages is sent_request.messages
-            # The places are the thread, the repair, each layer, and what is sent.
+            # The places are the thread, the repair, each layer, and the sent request.
             and len(places) == len(inner) + 3
             and places[0] is places[-1]
             and all(inner_request is request for inner_request in inner)
@@ -199,7 +199,7 @@ class PrefixTracker:
             if change is None:
                 continue
             index = culprit_at(change, old, new)
-            # What a layer shows in the last message only, such as a list of tasks, is another one
+            # A message that a layer only shows at the end, such as a list of tasks, is new
             # in each call. The thread's own messages stay.
             if index and part == "messages" and change.at == len(old[-1].messages) - 1:
                 continue
@@ -220,12 +220,12 @@ class PrefixTracker:
                 )
             changes.append(PrefixChange(culprit, change.text, lost_tokens, tokens, followers))
             if part == "model":
-                break  # the cache of another model is another one
+                break  # another model has another cache
         return changes
 
 
 def _is_stable(old: Sequence[Prefix], new: Sequence[Prefix]) -> bool:
-    """Return True if a request begins like the one before it, which is the usual case."""
+    """Return True if a request begins like the request before, which is the usual case."""
     head, before = old[-1]
     if head is not new[-1].head and head != new[-1].head:
         return False
@@ -238,7 +238,7 @@ def _is_stable(old: Sequence[Prefix], new: Sequence[Prefix]) -> bool:
 
 
 def _key(runtime: Runtime[Any]) -> object:
-    """Return what identifies the thread of a graph; without one, its run."""
+    """Return the key of a graph's thread; without a thread, of the run."""
     info = runtime.execution_info
     if info is None or info.thread_id is None:
         return run_identity(runtime)
