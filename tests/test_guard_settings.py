@@ -461,7 +461,7 @@ def test_the_order_of_pauses_has_no_meaning() -> None:
     assert first == second
 
 
-def test_an_agent_keeps_its_plan_and_a_copy_has_a_plan_of_its_own():
+def test_an_agent_keeps_its_plan_and_a_copy_has_a_plan_of_its_own() -> None:
     limit = m.ModelCallLimitMiddleware(run_limit=5)
     agent = create_agent(ScriptedChatModel([]), [refund], middleware=[limit])
     assert topology_of(agent) is topology_of(agent)

@@ -443,7 +443,10 @@ def _agent_of(model: ScriptedChatModel, tools: list[Any], stack: Sequence[Middle
 
 def _result_of(case: LawCase, agent: Any, stack: Sequence[Middleware]) -> Any:
     """The result of a run of an agent, synchronous if the stack can run so."""
-    way = way_of(*(part for m in stack for part in (*hooks_of(m), *layers_of(m))))
+    parts: list[Bound[Hook] | Bound[Layer]] = []
+    for middleware in stack:
+        parts += [*hooks_of(middleware), *layers_of(middleware)]
+    way = way_of(*parts)
     input_state = {"messages": [("user", "Where is order A1?")]}
     config = {"configurable": {"thread_id": "law"}}
     return way.invoke(agent, input_state, config, context=case.options.get("context"))
