@@ -1,30 +1,36 @@
-"""Crons: schedules that clients create, with what they know of them."""
+"""Crons: schedules that clients create, with the facts that clients ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
-from time import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 from uuid import uuid4
 
-from sqlalchemy import Row, Select, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Update,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from agent_factory.service.arguments import check_choice, check_name
 from agent_factory.service.backend import Backend
-from agent_factory.service.cron import next_time, zone_of
 from agent_factory.service.errors import NotFound
-from agent_factory.service.tables import crons
+from agent_factory.service.metadata_search import has_metadata
+from agent_factory.service.schedules import next_run
+from agent_factory.service.tables import schedules
+from agent_factory.state import check_json
 
 CronSort = Literal[
     "cron_id", "assistant", "thread_id", "created_at", "updated_at", "ends_at", "next_at"
 ]
 """What crons are sorted by."""
-
-CRON_KEY = "cron_id"
-"""Key in the metadata of runs: the cron that has begun it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +38,23 @@ class Cron:
     """A message that is submitted again and again.
 
     Args:
-        id: Its id, and the name of its schedule.
-        tenant: Whose it is.
+        id: The id, and the name of the schedule.
+        tenant: The tenant.
         agent: The name of the agent.
         assistant: The assistant whose settings its runs have; the id of the agent itself, too.
-        thread_id: The thread of its runs; None if each gets a new one.
+        thread_id: The thread of its runs; None if each run gets a new one.
         schedule: A cron expression.
-        timezone: Whose times these are; None is UTC.
+        timezone: The time zone of the expression; None is UTC.
         ends_at: When it ends, in seconds since 1970.
         enabled: Whether it runs.
-        keeps_threads: Whether the thread of a run stays when the next one begins.
-        by: Who has created it.
-        options: What `Service.submit` gets, as JSON: `message`, `config`, `context` and others.
-        request: What the client has asked for, as it is shown again.
-        metadata: What is noted about it; its runs have it, too.
+        keeps_threads: Whether the thread of a run stays when the next run begins.
+        by: Who created it.
+        options: Arguments of `Service.submit`, as JSON: `message`, `config`, `context` and others.
+        request: The request of the client, as it is shown again.
+        metadata: Notes about it; its runs have them, too.
         created_at: When it was created.
         updated_at: When it changed.
+        next_at: When it runs next, in seconds since 1970; None if it has ended or is disabled.
     """
 
     id: str
@@ -66,14 +73,7 @@ class Cron:
     metadata: Mapping[str, Any]
     created_at: float
     updated_at: float
-
-    @property
-    def next_at(self) -> float | None:
-        """When it runs next, in seconds since 1970; None if it does not."""
-        following = _next(self.schedule, self.timezone)
-        # As `due_cron` decides: at the very end it does not run.
-        has_ended = self.ends_at is not None and following >= self.ends_at
-        return None if has_ended or not self.enabled else following
+    next_at: float | None = None
 
 
 class Crons:
@@ -83,20 +83,11 @@ class Crons:
 
     Args:
         backend: The parts of the service.
-        tenant: Whose they are. Other tenants cannot see them.
-        schedule: `Service.schedule`.
-        unschedule: `Service.unschedule`.
+        tenant: The tenant. Other tenants cannot see its crons.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        tenant: str,
-        schedule: Callable[..., None],
-        unschedule: Callable[[str], None],
-    ) -> None:
+    def __init__(self, backend: Backend, tenant: str) -> None:
         self._backend, self._database, self._tenant = backend, backend.database, tenant
-        self._schedule, self._unschedule = schedule, unschedule
 
     def create(
         self,
@@ -121,33 +112,27 @@ class Crons:
             NotFound: There is no such agent.
         """
         check_name(by)
-        # For its error, before a row is written.
-        _next(schedule, timezone)
-        self._backend.agent(agent)
-        id, now = str(uuid4()), self._database.now
         with self._database.begin() as connection:
-            connection.execute(
-                insert(crons).values(
-                    cron_id=id,
-                    tenant=self._tenant,
-                    agent=agent,
-                    assistant=assistant,
-                    thread_id=thread,
-                    schedule=schedule,
-                    timezone=timezone,
-                    ends_at=ends_at,
-                    enabled=enabled,
-                    keeps_threads=keeps_threads,
-                    by=by,
-                    options=dict(options),
-                    request=dict(request or {}),
-                    metadata=dict(metadata or {}),
-                    created_at=now,
-                    updated_at=now,
-                )
+            now = connection.execute(select(self._database.now)).scalar_one()
+            cron = Cron(
+                id=str(uuid4()),
+                tenant=self._tenant,
+                agent=agent,
+                assistant=assistant,
+                thread_id=thread,
+                schedule=schedule,
+                timezone=timezone,
+                ends_at=ends_at,
+                enabled=enabled,
+                keeps_threads=keeps_threads,
+                by=by,
+                options=dict(options),
+                request=dict(request or {}),
+                metadata=dict(metadata or {}),
+                created_at=now,
+                updated_at=now,
             )
-        # After the row: a schedule without one would end when it is due.
-        return self._applied(id)
+            return self._write(connection, insert(schedules), cron, now)
 
     def get(self, cron: str) -> Cron:
         """One cron.
@@ -156,10 +141,7 @@ class Crons:
             NotFound: There is no such cron, or it belongs to another tenant.
         """
         with self._database.read() as connection:
-            row = connection.execute(self._own().where(crons.c.cron_id == cron)).first()
-        if row is None:
-            raise NotFound(f"cron {cron!r}", "does not exist.")
-        return _cron_of(row)
+            return self._get(connection, cron)
 
     def search(
         self,
@@ -173,28 +155,30 @@ class Crons:
         """Crons, the newest first.
 
         Args:
-            sort_by: What they are sorted by.
-            descending: Whether the highest value comes first; what has no value comes last.
+            sort_by: The value that orders them.
+            descending: Whether the highest value comes first; crons without a value come last.
             limit: The most to return.
             offset: How many to leave out before them.
             **filters: Those of `count`.
         """
         check_choice("sort_by", sort_by, get_args(CronSort))
-        name = {"cron_id": "id"}.get(sort_by, sort_by)
-        matches = self._matching(**filters)
-        # Python compares no None with a number.
-        without = [cron for cron in matches if getattr(cron, name) is None]
-        others = [cron for cron in matches if getattr(cron, name) is not None]
-        others.sort(key=lambda cron: getattr(cron, name), reverse=descending)
-        return [*others, *without][offset:][:limit]
+        key = schedules.c["id" if sort_by == "cron_id" else sort_by]
+        order = (key.desc() if descending else key.asc()).nulls_last()
+        with self._database.read() as connection:
+            query = select(schedules).where(*self._matching(connection, **filters))
+            query = query.order_by(order, schedules.c.created_at, schedules.c.id)
+            rows = connection.execute(query.limit(limit).offset(offset))
+            return [Cron(**row) for row in rows.mappings()]
 
     def count(self, **filters: Any) -> int:
         """Count the crons of an `assistant`, a `thread`, those that are `enabled`, or all.
 
         Args:
-            **filters: These, and `metadata`: only those whose metadata have these values.
+            **filters: These, and `metadata`: only crons whose metadata contain these.
         """
-        return len(self._matching(**filters))
+        with self._database.read() as connection:
+            query = select(func.count()).where(*self._matching(connection, **filters))
+            return connection.execute(query).scalar_one()
 
     def change(self, cron: str, **values: Any) -> Cron:
         """Change arguments of a cron. Keys of `metadata` are added to the others.
@@ -203,15 +187,14 @@ class Crons:
             NotFound: There is no such cron.
             ArgumentError: The cron expression or the time zone cannot be read.
         """
-        current = self.get(cron)
-        if "metadata" in values:
-            values["metadata"] = {**current.metadata, **values["metadata"]}
-        _next(values.get("schedule", current.schedule), values.get("timezone", current.timezone))
-        of_cron = (crons.c.cron_id == cron) & (crons.c.tenant == self._tenant)
         with self._database.begin() as connection:
-            changed = update(crons).where(of_cron)
-            connection.execute(changed.values(**values, updated_at=self._database.now))
-        return self._applied(cron)
+            current = self._get(connection, cron)
+            if "metadata" in values:
+                values["metadata"] = {**current.metadata, **values["metadata"]}
+            now = connection.execute(select(self._database.now)).scalar_one()
+            changed = replace(current, **values, updated_at=now)
+            of_cron = update(schedules).where(schedules.c.id == cron)
+            return self._write(connection, of_cron, changed, now)
 
     def delete(self, cron: str) -> None:
         """Delete a cron. Runs that it has begun go on.
@@ -219,69 +202,46 @@ class Crons:
         Raises:
             NotFound: There is no such cron.
         """
-        # For its error, and for the tenant, which the statement does not name.
-        self.get(cron)
         with self._database.begin() as connection:
-            connection.execute(delete(crons).where(crons.c.cron_id == cron))
-        with suppress(NotFound):  # it was disabled
-            self._unschedule(cron)
+            self._get(connection, cron)
+            connection.execute(delete(schedules).where(schedules.c.id == cron))
 
-    def _applied(self, id: str) -> Cron:
-        """A cron whose schedule is as its row says."""
-        cron = self.get(id)
-        if not cron.enabled:
-            with suppress(NotFound):
-                self._unschedule(id)
-            return cron
-        # Last, so that the metadata of a client cannot name another cron.
-        metadata = {**cron.options.get("metadata", {}), **cron.metadata, CRON_KEY: id}
-        self._schedule(
-            id,
-            cron.schedule,
-            agent=cron.agent,
-            thread=cron.thread_id,
-            tenant=cron.tenant,
-            timezone=cron.timezone,
-            **{"message": None, **cron.options, "metadata": metadata},
-        )
+    def _write(
+        self, connection: Connection, statement: Insert | Update, cron: Cron, now: float
+    ) -> Cron:
+        """Write a cron, and when it runs next."""
+        self._backend.agent(cron.agent)
+        metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
+        for argument, value in {
+            **cron.options,
+            "thread": cron.thread_id,
+            "metadata": metadata,
+        }.items():
+            check_json(argument, value)
+        following = next_run(cron.schedule, cron.timezone, cron.ends_at, now)
+        cron = replace(cron, next_at=following if cron.enabled else None)
+        connection.execute(statement.values(asdict(cron)))
         return cron
 
-    def _own(self) -> Select[Any]:
-        return select(crons).where(crons.c.tenant == self._tenant)
+    def _get(self, connection: Connection, cron: str) -> Cron:
+        query = select(schedules).where(schedules.c.id == cron, *self._matching(connection))
+        row = connection.execute(query).mappings().first()
+        if row is None:
+            raise NotFound(f"cron {cron!r}", "does not exist.")
+        return Cron(**row)
 
     def _matching(
         self,
+        connection: Connection,
         assistant: str | None = None,
         thread: str | None = None,
         enabled: bool | None = None,
         metadata: Mapping[str, object] | None = None,
-    ) -> list[Cron]:
-        query = self._own().order_by(crons.c.created_at, crons.c.cron_id)
+    ) -> list[ColumnElement[bool]]:
         filters = {"assistant": assistant, "thread_id": thread, "enabled": enabled}
-        for column, value in filters.items():
-            if value is not None:
-                query = query.where(crons.c[column] == value)
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        wanted = (metadata or {}).items()
-        return [cron for cron in map(_cron_of, rows) if wanted <= cron.metadata.items()]
-
-
-def due_cron(backend: Backend, name: str, due: datetime) -> Cron | None:
-    """The cron of a schedule that is due; None if it was deleted, disabled, or has ended."""
-    with backend.database.read() as connection:
-        row = connection.execute(select(crons).where(crons.c.cron_id == name)).first()
-    cron = None if row is None else _cron_of(row)
-    if cron is None or not cron.enabled:
-        return None
-    return cron if cron.ends_at is None or due.timestamp() < cron.ends_at else None
-
-
-def _next(schedule: str, timezone: str | None) -> float:
-    """When a cron expression is due next, as workers read it."""
-    return next_time(schedule, zone_of(timezone), time())
-
-
-def _cron_of(row: Row[Any]) -> Cron:
-    values = dict(row._mapping)
-    return Cron(id=values.pop("cron_id"), **values)
+        return [
+            schedules.c.tenant == self._tenant,
+            schedules.c.assistant != "",  # the other rows are schedules of the product
+            *(schedules.c[name] == value for name, value in filters.items() if value is not None),
+            *([has_metadata(connection, schedules.c.metadata, metadata)] if metadata else []),
+        ]

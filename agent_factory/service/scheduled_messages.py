@@ -1,18 +1,18 @@
-"""ScheduledMessages: what workers submit when the time of a schedule has come."""
+"""ScheduledMessages: messages of schedules, which workers submit when they are due."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
+
+from sqlalchemy import Row
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.assistants import Assistants
 from agent_factory.service.backend import Backend
-from agent_factory.service.crons import CRON_KEY, Cron, due_cron
-from agent_factory.service.errors import DatabaseUnavailable, NotFound, ServiceError
+from agent_factory.service.errors import DatabaseUnavailable, ServiceError
 from agent_factory.service.messages import as_config
 from agent_factory.service.run import Run
 from agent_factory.service.schedules import Schedule
@@ -40,19 +40,14 @@ class ScheduledMessages:
         """Submit the messages of schedules whose time has come."""
         self._backend.schedules.submit_due(self._backend.agents, self.submit)
 
-    def submit(self, schedule: Schedule, due: datetime) -> None:
-        """Submit the message of a schedule that is due, unless it is a cron that has ended."""
-        name, what = schedule.name, dict[str, Any](schedule.message)
+    def submit(self, row: Row[Any], due: datetime) -> None:
+        """Submit the message of a schedule that is due."""
+        name, what = row.id, dict[str, Any](Schedule.of(row).message)
         try:
-            if what.get("metadata", {}).get(CRON_KEY) == name:
-                cron = due_cron(self._backend, name, due)
-                if cron is None:
-                    with suppress(NotFound):  # another worker has done it
-                        self._backend.schedules.delete(name)
-                    return
-                self._tidy(cron)
+            if row.assistant:
+                self._tidy(row)
                 # With the settings that its assistant has now.
-                assistant = Assistants(self._backend, cron.tenant).get(cron.assistant)
+                assistant = Assistants(self._backend, row.tenant).get(row.assistant)
                 what |= assistant.settings_of(what)
                 # A client has chosen them: checked each time, as those of a run.
                 allowed = self._backend.agent(what["agent"]).configurable
@@ -71,7 +66,7 @@ class ScheduledMessages:
             # The thread may be busy, or the assistant deleted. The next time may go well.
             logger.error("Schedule %s was not carried out: %s", name, error)
 
-    def _tidy(self, cron: Cron) -> None:
+    def _tidy(self, cron: Row[Any]) -> None:
         """Delete the threads of a cron's earlier runs, if they are not kept."""
         if cron.keeps_threads or cron.thread_id is not None:
             return

@@ -595,11 +595,13 @@ class Service(Operations):
             ArgumentError: The cron expression or the time zone cannot be read.
         """
         self._backend.agent(agent)
-        what = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
-        what |= options
-        for argument, value in {"name": name, **what}.items():
+        options |= {"message": message}
+        texts = {"name": name, "thread": thread, "tenant": tenant}
+        for argument, value in {**texts, **options}.items():
             check_json(argument, value)
-        self._backend.schedules.set(name, cron, timezone, what)
+        self._backend.schedules.set(
+            name, cron, timezone, agent=agent, thread=thread, tenant=tenant, options=options
+        )
 
     def crons(self, tenant: str = "") -> Crons:
         """Crons of a tenant: schedules that clients create.
@@ -607,7 +609,7 @@ class Service(Operations):
         Args:
             tenant: Whose they are. Other tenants do not see them.
         """
-        return Crons(self._backend, tenant, self.schedule, self.unschedule)
+        return Crons(self._backend, tenant)
 
     def _submitter(self) -> Callable[[], None]:
         return ScheduledMessages(self._backend, self.webhooks, self.submit).submit_due

@@ -232,14 +232,26 @@ def _make_append_only(_: Table, connection: Connection, **__: object) -> None:
         connection.exec_driver_sql(statement)
 
 
-schedules = Table(
+schedules = Table(  # the fields of a Cron; a schedule of the product has no assistant
     "service_schedules",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("cron", String, nullable=False),
-    Column("timezone", String),  # UTC if none
-    Column("payload", Text, nullable=False),  # JSON: what `Service.submit` gets
-    Column("due", Float, nullable=False),  # the next time
+    Column("id", String, primary_key=True),  # the name of a schedule
+    Column("tenant", String, nullable=False, index=True),
+    Column("agent", String, nullable=False),
+    Column("assistant", String, nullable=False),
+    Column("thread_id", String, index=True),
+    Column("schedule", String, nullable=False),
+    Column("timezone", String),
+    Column("ends_at", Float),
+    Column("enabled", Boolean, nullable=False),
+    Column("keeps_threads", Boolean, nullable=False),
+    Column("by", String, nullable=False),
+    Column("options", JSON, nullable=False),
+    Column("request", JSON, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Column("next_at", Float, index=True),  # workers look for it
 )
 
 limits = Table(  # of tenants
@@ -376,27 +388,6 @@ assistant_versions = Table(
     Column("context", JSON, nullable=False),
     Column("metadata", JSON, nullable=False),
     Column("created_at", Float, nullable=False),
-)
-
-crons = Table(  # what clients know of a schedule; its name is the id
-    "service_crons",
-    metadata,
-    Column("cron_id", String, primary_key=True),
-    Column("tenant", String, nullable=False, index=True),
-    Column("agent", String, nullable=False),
-    Column("assistant", String, nullable=False),
-    Column("thread_id", String, index=True),  # none if each run gets a new one
-    Column("schedule", String, nullable=False),
-    Column("timezone", String),
-    Column("ends_at", Float),
-    Column("enabled", Boolean, nullable=False),
-    Column("keeps_threads", Boolean, nullable=False),
-    Column("by", String, nullable=False),
-    Column("options", JSON, nullable=False),  # what `Service.submit` gets
-    Column("request", JSON, nullable=False),  # what the client has sent
-    Column("metadata", JSON, nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("updated_at", Float, nullable=False),
 )
 
 webhooks = Table(  # requests that a server is to make when a run ends or pauses

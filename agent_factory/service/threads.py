@@ -44,11 +44,11 @@ from agent_factory.service.tables import (
     approvals,
     audit,
     background_jobs,
-    crons,
     effects,
     events,
     questions,
     runs,
+    schedules,
     threads,
     waits,
 )
@@ -453,7 +453,8 @@ def delete_thread(
         if row.status in BUSY:
             backend.queue.end_runs(connection, row, by)
         backend.queue.record(connection, row, by, "delete")
-        # The schedule of a cron ends when it is due next.
-        for table in (runs, waits, questions, crons, background_jobs, threads):
+        of_crons = (schedules.c.thread_id == thread) & (schedules.c.assistant != "")
+        connection.execute(delete(schedules).where(of_crons))
+        for table in (runs, waits, questions, background_jobs, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
     return True

@@ -15,9 +15,7 @@ from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
 from agent_factory import create_agent
-from agent_factory.service import Cron, Service
-from agent_factory.service.scheduled_messages import ScheduledMessages
-from agent_factory.service.schedules import Schedule
+from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 from serve.langgraph_desk import HI, REFUSED, running_service, said, two_tenants
 from service.stored import backend_of
@@ -326,37 +324,20 @@ def test_bad_crons(client: Any, url: str, options: Any, text: str) -> None:
         client.crons.create("nobody", schedule=NIGHT, input=HI)
 
 
-def ended(service: Service, cron: Cron) -> None:
-    service.crons().change(cron.id, ends_at=1.0)
-
-
-def deleted(service: Service, cron: Cron) -> None:
-    # As if the process had died before it took the schedule away.
-    metadata = {"cron_id": cron.id}
-    service.crons().delete(cron.id)
-    service.schedule(cron.id, "* * * * * *", agent="echo", message="Hi", metadata=metadata)
-
-
-def submit_due(service: Service, cron: Cron) -> None:
-    """Its time has come, as a worker sees it."""
-    what = {"agent": "echo", "message": "Hi", "thread": None, "tenant": ""}
-    schedule = Schedule(cron.id, NIGHT, None, {**what, "metadata": {"cron_id": cron.id}}, 0.0)
-    messages = ScheduledMessages(backend_of(service), service.webhooks, service.submit)
-    messages.submit(schedule, datetime.now(UTC))
-
-
-@pytest.mark.parametrize("end", [ended, deleted])
-def test_a_cron_that_has_ended_begins_no_run(
-    service: Service, end: Callable[[Service, Cron], None]
-) -> None:
+@pytest.mark.long
+def test_a_cron_that_has_ended_begins_no_run(service: Service) -> None:
     cron = service.crons().create(
-        NIGHT, agent="echo", assistant="echo", options={"message": "Hi"}, by="ann"
+        "* * * * * *", agent="echo", assistant="echo", options={"message": "Hi"}, by="ann"
     )
-    end(service, cron)
-    submit_due(service, cron)
-    assert service.threads.search(text=f"{cron.id}-") == []
+    assert service.crons().change(cron.id, ends_at=1.0).next_at is None
+    before = threads_of(service, cron.id)
+    service.schedule("later", "* * * * * *", agent="echo", message="Hi", thread="later")
+    until(lambda: service.threads.search(ids=["later"], status="idle"))
+    service.unschedule("later")
+    assert threads_of(service, cron.id) == before
 
 
+@pytest.mark.long
 def test_a_cron_that_cannot_run_lets_others_run(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -366,6 +347,6 @@ def test_a_cron_that_cannot_run_lets_others_run(
     )
     service.assistants().delete(assistant.id)
     with caplog.at_level(logging.ERROR, "agent_factory.service"):
-        submit_due(service, cron)
-    assert f"Schedule {cron.id} was not carried out" in caplog.text
+        fire(service, cron.id)
+        until(lambda: f"Schedule {cron.id} was not carried out" in caplog.text)
     service.crons().delete(cron.id)

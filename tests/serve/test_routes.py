@@ -55,7 +55,7 @@ FORM = "application/x-www-form-urlencoded"
 SECRET = "the-secret-of-acme"
 TABLES = (
     *(tables.threads, tables.runs, tables.waits, tables.audit, tables.approvals),
-    *(tables.assistants, tables.assistant_versions, tables.crons),
+    *(tables.assistants, tables.assistant_versions, tables.schedules),
 )
 BOB = {"x-user": "bob@globex"}
 

@@ -402,6 +402,76 @@ def test_crons(service: Service) -> None:
     assert (changed.next_at, changed.metadata) == (None, {"a": [1]})
     assert crons.count(metadata={"a": [1]}, enabled=False) == 1
     assert crons.change(cron.id, enabled=True).next_at is not None
+    assert [schedule.name for schedule in service.schedules()] == [cron.id]
     crons.delete(cron.id)
     with pytest.raises(NotFound):
         crons.get(cron.id)
+    assert service.schedules() == []
+
+
+def test_crons_are_sorted_and_paged(service: Service) -> None:
+    crons = service.crons()
+    ids = [
+        crons.create(
+            f"{minute} * * * *",
+            agent="desk",
+            assistant="desk",
+            options={},
+            by="ann",
+            ends_at=ends_at,
+            metadata={"tags": [minute]},
+        ).id
+        for minute, ends_at in enumerate([None, 5e9, 4e9, 6e9])
+    ]
+    service.schedule("nightly", "0 3 * * *", agent="desk", message="Hi")  # is not a cron
+    assert {cron.id for cron in crons.search()} == {*ids}
+    by_end = [crons.search(sort_by="ends_at", limit=1, offset=at)[0].id for at in range(4)]
+    assert by_end == [ids[3], ids[1], ids[2], ids[0]]
+    rising = crons.search(sort_by="ends_at", descending=False)
+    assert [cron.id for cron in rising] == [ids[2], ids[1], ids[3], ids[0]]
+    assert (crons.count(), crons.count(metadata={"tags": [2]})) == (4, 1)
+
+
+def create_cron(service: Service, _: str) -> None:
+    service.crons().create(
+        "* * * * * *", agent="desk", assistant="desk", options={"message": "Hi"}, by="ann"
+    )
+
+
+def change_cron(service: Service, cron: str) -> None:
+    service.crons().change(cron, enabled=True, schedule="* * * * * *")
+
+
+def delete_cron(service: Service, cron: str) -> None:
+    service.crons().delete(cron)
+
+
+@pytest.mark.parametrize("act", [create_cron, change_cron, delete_cron])
+def test_a_process_that_dies_between_two_statements_leaves_a_cron_that_runs_or_none(
+    service: Service, backend: Backend, act: Callable[[Service, str], None]
+) -> None:
+    left = 0
+
+    def die(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KilledWorker
+
+    event.listen(backend.database.engine, "before_execute", die)
+    for number in range(1, 100):
+        left = 0
+        for cron in service.crons().search():
+            service.crons().delete(cron.id)
+        cron = service.crons().create(
+            "0 3 * * *", agent="desk", assistant="desk", options={}, by="ann", enabled=False
+        )
+        left = number
+        with suppress(KilledWorker):
+            act(service, cron.id)
+        has_ended, left = left > 0, 0
+        enabled = {cron.id for cron in service.crons().search(enabled=True)}
+        assert {schedule.name for schedule in service.schedules()} == enabled
+        if has_ended:
+            break
+    assert number > 1
