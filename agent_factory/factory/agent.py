@@ -19,7 +19,13 @@ from pydantic import BaseModel
 from agent_factory.decisions.log import DecisionLog, decision_log
 from agent_factory.errors import ArgumentError, SpecError, raise_all
 from agent_factory.factory.argument_names import by_name, misplaced_arguments, unknown_arguments
-from agent_factory.factory.arguments import UNKNOWN, chat_model_of, make_spec, wrong_type
+from agent_factory.factory.arguments import (
+    UNKNOWN,
+    Arguments,
+    chat_model_of,
+    make_spec,
+    wrong_type,
+)
 from agent_factory.factory.fusion import plan_fusion
 from agent_factory.factory.settings import plan_of
 from agent_factory.factory.wiring import AgentGraph, wire
@@ -217,6 +223,7 @@ def create_agent(
     >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
     'It is 5.'
     """
+    arguments = Arguments.of(locals())
     # `*misplaced` and `**unknown` let the error say what to write; type checkers refuse `Never`.
     if misplaced or unknown:
         raise_all([*misplaced_arguments(misplaced), *unknown_arguments(create_agent, unknown)])
@@ -230,29 +237,7 @@ def create_agent(
     fusion = None
     if fused is not False:
         fusion = plan_fusion(fused, interrupt_before, interrupt_after, node_policies)
-    spec = make_spec(
-        model=model,
-        tools=tools,
-        system_prompt=system_prompt,
-        middleware=middleware,
-        response_format=response_format,
-        state_schema=state_schema,
-        nodes={
-            "interrupt_before": interrupt_before,
-            "interrupt_after": interrupt_after,
-            "node_policies": node_policies,
-        },
-        moved=moved,
-        handle_tool_errors=handle_tool_errors,
-        sequential_tool_calls=sequential_tool_calls,
-        name=name,
-        checkpointer=checkpointer,
-        strict=strict,
-        ignore=ignore,
-        decisions=decisions,
-        checkpoints=checkpoints,
-        guarantees=guarantees,
-    )
+    spec = make_spec(arguments)
     stream_transformers = [
         transformer for member in spec.middleware for transformer in member.transformers
     ]
@@ -371,32 +356,11 @@ def plan_agent(
     >>> plan_agent().nodes
     ('model',)
     """
+    arguments = Arguments.of(locals())
     if misplaced or unknown:
         raise_all([*misplaced_arguments(misplaced), *unknown_arguments(plan_agent, unknown)])
-    spec = make_spec(
-        # A plan has no model in it, and the package of the provider need not be installed.
-        model=None if isinstance(model, str) else model,
-        tools=tools,
-        system_prompt=system_prompt,
-        middleware=middleware,
-        response_format=response_format,
-        state_schema=state_schema,
-        nodes={
-            "interrupt_before": interrupt_before,
-            "interrupt_after": interrupt_after,
-            "node_policies": node_policies,
-        },
-        moved=moved,
-        handle_tool_errors=handle_tool_errors,
-        sequential_tool_calls=sequential_tool_calls,
-        name=name,
-        checkpointer=checkpointer,
-        strict=strict,
-        ignore=ignore,
-        decisions=decisions,
-        checkpoints=checkpoints,
-        guarantees=guarantees,
-    )
+    # A plan has no model in it, and the package of the provider need not be installed.
+    spec = make_spec(replace(arguments, model=None) if isinstance(model, str) else arguments)
     return plan_of(spec, settings=settings)
 
 

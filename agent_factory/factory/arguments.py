@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
@@ -82,40 +83,56 @@ RESERVED = ("|", ":")
 """Characters that LangGraph reserves in node names."""
 
 
-def make_spec(
-    *,
-    model: object = None,
-    tools: Sequence[object] | None,
-    system_prompt: str | SystemMessage | None,
-    middleware: Sequence[AnyMiddleware],
-    response_format: object,
-    state_schema: type[object] | None,
-    checkpoints: object,
-    nodes: Mapping[str, Any],
-    moved: object,
-    handle_tool_errors: object,
-    sequential_tool_calls: bool,
-    name: str | None,
-    checkpointer: object,
-    strict: bool,
-    ignore: Collection[str],
-    decisions: object,
-    guarantees: object = (),
-) -> AgentSpec:
-    """Check and normalise the arguments of an agent, and warn the caller of the caller.
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """The arguments of an agent on which its spec depends, as a caller passes them."""
 
-    `nodes` are the arguments that name nodes: the interrupts and `node_policies`.
-    """
-    members, invalid = members_of(middleware)
-    wrong = wrong_types(tools, system_prompt, nodes, name, sequential=sequential_tool_calls)
+    model: object
+    tools: Sequence[object] | None
+    system_prompt: str | SystemMessage | None
+    middleware: Sequence[AnyMiddleware]
+    response_format: object
+    state_schema: type[object] | None
+    checkpointer: object
+    interrupt_before: object
+    interrupt_after: object
+    node_policies: object
+    name: str | None
+    handle_tool_errors: object
+    sequential_tool_calls: bool
+    strict: bool
+    ignore: Collection[str]
+    decisions: object
+    checkpoints: object
+    moved: object
+    guarantees: object
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Arguments:
+        """Return the arguments among the local variables of `create_agent` or `plan_agent`."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+    @property
+    def nodes(self) -> dict[str, Any]:
+        """The arguments that name nodes."""
+        names = ("interrupt_before", "interrupt_after", "node_policies")
+        return {name: getattr(self, name) for name in names}
+
+
+def make_spec(arguments: Arguments) -> AgentSpec:
+    """Check and normalise the arguments of an agent, and warn the caller of the caller."""
+    nodes, name, tools = arguments.nodes, arguments.name, arguments.tools
+    sequential, ignore = arguments.sequential_tool_calls, arguments.ignore
+    members, invalid = members_of(arguments.middleware)
+    wrong = wrong_types(tools, arguments.system_prompt, nodes, name, sequential=sequential)
     mistakes = [*wrong, *unknown_codes(ignore), *invalid]
-    handler = _error_handler(handle_tool_errors, mistakes)
-    log = _attempt(decision_log, decisions, mistakes)
+    handler = _error_handler(arguments.handle_tool_errors, mistakes)
+    log = _attempt(decision_log, arguments.decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
         raise_all(mistakes)
     read = [(member, methods_of(member)) for member in members]
     mistakes = [mistake for known in read for mistake in validate_middleware(*known)]
-    format_ = _attempt(from_langchain_format, response_format, mistakes)
+    format_ = _attempt(from_langchain_format, arguments.response_format, mistakes)
     outputs = [spec.name for spec in output_specs(format_)]
     toolbox, clashes = sort_tools(_owned_tools(tools, members), outputs)
     hooks = tuple(bound for known in read for bound in hooks_of(*known))
@@ -130,24 +147,24 @@ def make_spec(
         may_skip_tools=format_ is not None or bool(around[Call.MODEL]),
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
-        moved=moves_of(members, moved, mistakes),
-        sequential_calls=sequential_tool_calls,
+        moved=moves_of(members, arguments.moved, mistakes),
+        sequential_calls=sequential,
         **_declarations(members, toolbox),
     )
-    merged = partial(_merged_schemas, members, state_schema, shape, checkpoints)
-    schemas, conflicts = merged(checkpointer)
+    merged = partial(_merged_schemas, members, arguments.state_schema, shape, arguments.checkpoints)
+    schemas, conflicts = merged(arguments.checkpointer)
     topology = plan(shape)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
     if any(tool.background for tool in shape.tools):
         mistakes += background_without_worker(toolbox.client.values(), members)
-    mistakes += plan_mistakes(shape, topology, nodes, name, guarantees, ToolSchemas(toolbox.client))
-    mistakes += refused_schemas(toolbox.client.values(), output_specs(format_), model)
+    mistakes += plan_mistakes(shape, topology, arguments, ToolSchemas(toolbox.client))
+    mistakes += refused_schemas(toolbox.client.values(), output_specs(format_), arguments.model)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
-        mistakes += collect_warnings(members, topology, checkpointer, handler)
+        mistakes += collect_warnings(members, topology, arguments.checkpointer, handler)
     return AgentSpec(
-        warnings=_raise_errors(mistakes, strict, ignore),
-        model=chat_model_of(model),  # after the errors: a string creates a model
-        system_message=_system_message(system_prompt),
+        warnings=_raise_errors(mistakes, arguments.strict, ignore),
+        model=chat_model_of(arguments.model),  # after the errors: a string creates a model
+        system_message=_system_message(arguments.system_prompt),
         hooks=hooks,
         model_layers=around[Call.MODEL],
         tool_layers=around[Call.TOOL],
@@ -159,11 +176,11 @@ def make_spec(
         handle_tool_errors=handler,
         name=name,
         middleware=members,
-        rules=_rules(toolbox, outputs, sequential_calls=sequential_tool_calls),
+        rules=_rules(toolbox, outputs, sequential_calls=sequential),
         nodes=nodes,
         decisions=log,
         run_layers=around[Call.AGENT],
-        strict=strict,
+        strict=arguments.strict,
     )
 
 
@@ -468,20 +485,15 @@ def no_common_path(
 
 
 def plan_mistakes(
-    shape: Shape,
-    topology: Topology,
-    nodes: Mapping[str, Any],
-    name: str | None,
-    guarantees: object,
-    schemas: ToolSchemas,
+    shape: Shape, topology: Topology, arguments: Arguments, schemas: ToolSchemas
 ) -> Iterator[SpecError]:
     """Find what cannot be built, or does not hold, in a plan."""
     yield from jumps_to_nowhere(shape)
-    yield from unknown_nodes(nodes, topology)
+    yield from unknown_nodes(arguments.nodes, topology)
     yield from guards_without_place(shape)
     yield from unfit_conditions(shape.guards, schemas)
-    yield from refused_names(topology.tools, name)
-    yield from broken_guarantees(topology, guarantees, schemas)
+    yield from refused_names(topology.tools, arguments.name)
+    yield from broken_guarantees(topology, arguments.guarantees, schemas)
 
 
 def jumps_to_nowhere(shape: Shape) -> Iterator[SpecError]:
