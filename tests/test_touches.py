@@ -17,12 +17,13 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, RetryPolicy, interrupt
 from pydantic import BaseModel
 
 from agent_factory import (
     AgentState,
     DecisionList,
+    NodePolicy,
     agent_tool,
     create_agent,
     load_topology,
@@ -570,6 +571,32 @@ def test_an_error_of_a_tool_ends_the_run_before_the_calls_that_meet_it_unless_th
     result = run(agent, start(), asynchronous=asynchronous)
     assert [m.status for m in result["messages"][2:5]] == ["success", "error", "success"]
     assert result["a"] == "t2()"
+
+
+@each("stored", [False, True])
+@each("fused", [False, True])
+def test_a_retry_runs_a_call_again_that_waited_for_another_one(stored: bool, fused: bool) -> None:
+    begun: list[str] = []
+
+    @touches(writes="page")
+    def send(page: str) -> str:
+        """Send a page over a line that is down at first."""
+        begun.append(page)
+        if begun.count("b") in (1, 2):
+            raise ConnectionError("down")
+        return f"sent {page}"
+
+    calls = [{"name": "send", "args": {"page": page}} for page in "ab"]
+    agent: Any = create_agent(
+        ScriptedChatModel([calls, "Done."]),
+        [send],
+        node_policies={"tools": NodePolicy(retry_policy=RetryPolicy(initial_interval=0.001))},
+        checkpointer=InMemorySaver() if stored else None,
+        fused=fused,
+    )
+    messages = agent.invoke({"messages": "Send them."}, THREAD)["messages"]
+    assert [message.text for message in messages[2:]] == ["sent a", "sent b", "Done."]
+    assert begun == ["a", "b", "b", "b"]
 
 
 async def test_a_cancelled_run_cancels_the_calls_of_a_turn() -> None:

@@ -81,7 +81,7 @@ class Run:
     skipped_steps: int = 0  # how many steps it saved; they count towards the recursion limit
     ahead: int = 0  # how many steps more it would have taken hook by hook so far
     step: Any = None  # the Step under way
-    # What a node or a tool call does in its own step, in place of its work, by its name or id.
+    # What a node does in its own step, in place of its work, by its name.
     deferred_outcomes: dict[str, Outcome] = field(default_factory=dict)
     channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
     id: str = field(default_factory=random_id)

@@ -5,16 +5,15 @@ concerns the run: a command to a parent graph and a result that may be the answe
 private channel, a stop is written as the state's jump. The next node sees them all, and acts.
 
 A task for each call costs more than most calls. In runs of which nothing is stored, one task takes
-the calls of a turn. If a call waits for an answer or fails, all are sent again, each to its own
-task, and the finished ones take their results along. Where a thread is stored, each call has its
-task from the start: a graph that it calls is resumed there. `turn` has the node of an agent whose
-calls may wait for each other.
+the calls of a turn. If a call waits for an answer or fails, each is sent to a task of its own, with
+its outcome. Where a thread is stored, each call has its task from the start: a graph that it calls
+is resumed there. `turn` has the node of an agent whose calls may wait for each other.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
@@ -45,7 +44,7 @@ from agent_factory.runtime.composition import (
 from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.guards import Guards
 from agent_factory.runtime.handoffs import command_to_parent, targets_of
-from agent_factory.runtime.outcomes import outcome_of, repeat
+from agent_factory.runtime.outcomes import Outcome, Result, outcome_of, repeat
 from agent_factory.runtime.routing import (
     DIRECT,
     INVALID_CALL,
@@ -94,8 +93,19 @@ def sending_state(choose: Choice, keys: Collection[str]) -> Choice:
     return route
 
 
-RESULT = "result"
-"""Key of a finished call that holds its result, when it is sent to its own task."""
+class SentCall(list[Any]):
+    """A call that is sent to its own task, with its outcome in an earlier one.
+
+    The task raises the error, asks the question or has the result again, once: a policy of retries
+    runs the call.
+    """
+
+    def __init__(self, call: Mapping[str, Any], outcome: Outcome | None) -> None:
+        super().__init__([call])
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return list, (list(self),)  # a checkpoint holds the call alone, which runs again
 
 
 class Resend(Command[Any]):
@@ -110,7 +120,8 @@ class _Batch:
     config: RunnableConfig | None
     asynchronous: bool
     single: bool  # there is only one call, whose errors are the task's
-    results: dict[str, Any]  # those from an earlier task, and then those of this one
+    outcome: Outcome | None  # of the call, if it ran in an earlier task
+    results: dict[str, Any] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)  # of its calls, if asynchronous
 
@@ -128,13 +139,12 @@ class _Batch:
 
     def resend(self, calls: list[dict[str, Any]]) -> Resend:
         """Return all calls, each for its own task, where one of them has failed or waits."""
+        outcomes: dict[str, Outcome | None] = {i: Result(r) for i, r in self.results.items()}
         for call_id, error in self.failures.items():
-            if (outcome := outcome_of(error, self.config, self.run.single_step)) is not None:
-                self.run.deferred_outcomes[call_id] = outcome
+            outcomes[call_id] = outcome_of(error, self.config, self.run.single_step)
         self.run.ahead -= 1  # the calls take one more step
-        results = self.results
-        calls = [{**c, RESULT: results[c["id"]]} if c["id"] in results else c for c in calls]
-        return Resend(update=COUNTS.get() or None, goto=[Send(TOOLS, [call]) for call in calls])
+        sends = [Send(TOOLS, SentCall(call, outcomes.get(call["id"]))) for call in calls]
+        return Resend(update=COUNTS.get() or None, goto=sends)
 
 
 _batch: ContextVar[_Batch | None] = ContextVar("batch", default=None)
@@ -244,9 +254,10 @@ class ToolsNode(ToolNode):
 
     def _begin(self, input: object, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.
-        calls = input if isinstance(input, list) else []
-        results = {call["id"]: call[RESULT] for call in calls if RESULT in call}
-        batch = _Batch(run_of(config) or Run(), config, asynchronous, len(calls) < 2, results)
+        is_single, outcome = not isinstance(input, list) or len(input) < 2, None
+        if type(input) is SentCall:
+            outcome, input.outcome = input.outcome, None
+        batch = _Batch(run_of(config) or Run(), config, asynchronous, is_single, outcome)
         # Never reset: LangGraph runs each task in a copy of the context, and ToolNode's threads
         # copy that.
         _batch.set(batch)
@@ -362,10 +373,7 @@ def _compose(
         assert batch is not None  # the node has begun it
         if batch.asynchronous and (task := asyncio.current_task()):
             batch.tasks.add(task)
-        # It has run in the task from which the calls were sent again.
-        if call_id in batch.results:
-            return batch.results[call_id]
-        if (outcome := batch.run.deferred_outcomes.pop(call_id, None)) is not None:
+        if (outcome := batch.outcome) is not None:
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)

@@ -25,10 +25,10 @@ from langchain_core.runnables.config import get_executor_for_config
 from langgraph.types import Command, Send
 
 from agent_factory.runtime.order import Order
-from agent_factory.runtime.outcomes import Outcome, outcome_of, repeat
+from agent_factory.runtime.outcomes import outcome_of
 from agent_factory.runtime.routing import HELD
 from agent_factory.runtime.step import Run, run_of
-from agent_factory.runtime.tools_node import Resend, ToolsNode
+from agent_factory.runtime.tools_node import Resend, SentCall, ToolsNode
 from agent_factory.state.channels import ViewedChannel
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import (
@@ -56,15 +56,6 @@ calls of the task are the last ones of the turn.
 
 RELAYS = "relays"
 """Key of a call that is sent on: whether its task writes the signals of the tasks before it."""
-
-
-class SentOn(list[Any]):
-    """A call that is sent on, with what it does in place of its work: it raises or asks again."""
-
-    outcome: Outcome | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return list, (list(self),)  # a checkpoint holds the call alone, which runs again
 
 
 class Turn:
@@ -208,7 +199,8 @@ class OrderedToolsNode(ToolsNode):
         if (turn := self._turn(input, config)) is not None:
             self._take(turn, config)
             return self._end(turn, config)
-        update = _again(input) or super().invoke(self._with_state(input, config), config)
+        if (update := input[0].get(UPDATE)) is None:
+            update = super().invoke(self._with_state(input, config), config)
         return self._led(update, input[0], config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
@@ -217,7 +209,8 @@ class OrderedToolsNode(ToolsNode):
         if (turn := self._turn(input, config)) is not None:
             await self._atake(turn, config)
             return self._end(turn, config)
-        update = _again(input) or await super().ainvoke(self._with_state(input, config), config)
+        if (update := input[0].get(UPDATE)) is None:
+            update = await super().ainvoke(self._with_state(input, config), config)
         return self._led(update, input[0], config)
 
     def _turn(self, calls: list[Any], config: RunnableConfig) -> Turn | None:
@@ -236,7 +229,8 @@ class OrderedToolsNode(ToolsNode):
 
     def _with_state(self, calls: list[Any], config: RunnableConfig) -> list[Any]:
         """Return calls with the state that tools see, if it is known here."""
-        if isinstance(calls, CallsWithState) or self.state_keys is None:
+        has_outcome = getattr(calls, "outcome", None) is not None
+        if isinstance(calls, CallsWithState) or self.state_keys is None or has_outcome:
             return calls
         # Signals are in the state of calls that are sent on, and not for tools.
         return CallsWithState(calls, read_keys(config, list(self.state_keys)))
@@ -289,14 +283,14 @@ class OrderedToolsNode(ToolsNode):
         update = turn.update(range(first))
         if not together:
             return self._led(update, turn.calls[0], config)
-        run, later = run_of(config) or Run(), list[SentOn]()
+        run, later = run_of(config) or Run(), list[SentCall]()
         for number, call in enumerate(together, first):
             call[RELAYS] = number == first
             if rest:
                 call[LATER] = rest if number == first else []
-            later.append(SentOn([call]))
-            if number in turn.failures:
-                later[-1].outcome = outcome_of(turn.failures[number], config, run.single_step)
+            error = turn.failures.get(number)
+            outcome = error and outcome_of(error, config, run.single_step)
+            later.append(SentCall(call, outcome))
         return self._led(update, turn.calls[0], config, later)
 
     def _led(
@@ -317,11 +311,3 @@ class OrderedToolsNode(ToolsNode):
         (run_of(config) or Run()).ahead -= bool(later)  # the calls take one more step
         sends = [Send(TOOLS, calls) for calls in later]
         return [*parts, Resend(update={TOOL_SIGNALS: HELD}, goto=sends)]
-
-
-def _again(calls: list[Any]) -> Any:
-    """Return what a call that is sent on has written, or raise or ask what it has; else None."""
-    outcome = getattr(calls, "outcome", None)
-    if isinstance(outcome, Exception):
-        raise outcome
-    return calls[0].get(UPDATE) if outcome is None else repeat(outcome)
