@@ -121,11 +121,10 @@ class Arguments:
 
 def make_spec(arguments: Arguments) -> AgentSpec:
     """Check and normalise the arguments of an agent, and warn the caller of the caller."""
-    nodes, name, tools = arguments.nodes, arguments.name, arguments.tools
-    sequential, ignore = arguments.sequential_tool_calls, arguments.ignore
+    tools, nodes, sequential = arguments.tools, arguments.nodes, arguments.sequential_tool_calls
     members, invalid = members_of(arguments.middleware)
-    wrong = wrong_types(tools, arguments.system_prompt, nodes, name, sequential=sequential)
-    mistakes = [*wrong, *unknown_codes(ignore), *invalid]
+    wrong = wrong_types(tools, arguments.system_prompt, nodes, arguments.name, sequential)
+    mistakes = [*wrong, *unknown_codes(arguments.ignore), *invalid]
     handler = _error_handler(arguments.handle_tool_errors, mistakes)
     log = _attempt(decision_log, arguments.decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
@@ -162,7 +161,7 @@ def make_spec(arguments: Arguments) -> AgentSpec:
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         mistakes += collect_warnings(members, topology, arguments.checkpointer, handler)
     return AgentSpec(
-        warnings=_raise_errors(mistakes, arguments.strict, ignore),
+        warnings=_raise_errors(mistakes, arguments.strict, arguments.ignore),
         model=chat_model_of(arguments.model),  # after the errors: a string creates a model
         system_message=_system_message(arguments.system_prompt),
         hooks=hooks,
@@ -174,7 +173,7 @@ def make_spec(arguments: Arguments) -> AgentSpec:
         merged=merged,
         topology=topology,
         handle_tool_errors=handler,
-        name=name,
+        name=arguments.name,
         middleware=members,
         rules=_rules(toolbox, outputs, sequential_calls=sequential),
         nodes=nodes,
