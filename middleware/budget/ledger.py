@@ -253,6 +253,9 @@ class NoReservation(Reservation):
         pass
 
 
+NO_LEDGER = NoLedger()
+
+
 class LedgerHandler(BaseCallbackHandler):
     """Callback handler that records the model calls of any number of runs."""
 

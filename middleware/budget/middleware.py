@@ -54,10 +54,10 @@ from agent_factory.middleware._shared.token_counter import (
 from agent_factory.middleware._shared.validation import check_choice, copied
 from agent_factory.review.questions import ask
 
-from .ledger import Ledger, Reservation
+from .ledger import NO_LEDGER, Ledger, Reservation
 from .limits import BOUGHT, NOTHING, UNITS, Account, BudgetExceededError, Limits, Record, Spent
 from .prices import Price, PriceFunction, Prices, completed, name_of, tokens, usage_of
-from .settings import NO_LEDGER, Settings, check_type, checked_counter, checked_share, setting
+from .settings import check_type, checked_counter, checked_share
 from .state import (
     BudgetState,
     CallAccounting,
@@ -194,14 +194,6 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
     counts_attempts = True
     guard_settings = ("ledger", "exit_behavior", "prices", "cap_output")
 
-    run: Limits = setting("run")
-    thread: Limits = setting("thread")
-    cheaper: Any = setting("cheaper")
-    cheaper_at: float = setting("cheaper_at")
-    exit_behavior: str = setting("exit_behavior")
-    prices: Prices = setting("prices")
-    cap_output: bool = setting("cap_output")
-
     def __init__(
         self,
         *,
@@ -218,7 +210,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        self.warn_at, prices = copied(warn_at), copied(prices)
+        prices = copied(prices)
         check_type("run", run, Limits)
         check_type("thread", thread, Limits)
         check_type("ledger", ledger, Ledger)
@@ -245,26 +237,19 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
             if limits_usd:
                 # A price that is not known is an error now, and not in the middle of a run.
                 known_prices.cost(name_of(cheaper), usage_of(1, 1))
-        self._settings = Settings(
-            run=run,
-            thread=thread,
-            ledger=ledger or NO_LEDGER,
-            limits_usd=limits_usd,
-            limits_tools=ledger is not None or not amounts.isdisjoint(("tool_calls", "seconds")),
-            counts_tokens=counts_tokens,
-            # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
-            records_usd=limits_usd or ledger is not None or prices is not None,
-            warn_at=marks,
-            cheaper=cheaper,
-            cheaper_at=checked_share("cheaper_at", cheaper_at),
-            exit_behavior=exit_behavior,
-            prices=known_prices,
-            count=checked_counter(token_counter),
-            cap_output=cap_output,
-        )
-        self.ledger, self.token_counter = ledger, token_counter
+        self.run, self.thread, self.ledger, self.warn_at = run, thread, ledger, copied(warn_at)
+        self.cheaper: Any = cheaper
+        self.cheaper_at = checked_share("cheaper_at", cheaper_at)
+        self.exit_behavior: str = exit_behavior
+        self.prices, self.token_counter, self.cap_output = known_prices, token_counter, cap_output
+        self._ledger = ledger or NO_LEDGER
+        self._count, self._marks = checked_counter(token_counter), marks
+        self._limits_usd, self._counts_tokens = limits_usd, counts_tokens
+        # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
+        self._records_usd = limits_usd or ledger is not None or prices is not None
         self.needs_checkpointer = bool(thread.amounts) or exit_behavior == "ask"
-        self.unused = () if self._settings.limits_tools else ("around_tool",)
+        limits_tools = ledger is not None or not amounts.isdisjoint(("tool_calls", "seconds"))
+        self.unused = () if limits_tools else ("around_tool",)
         self._updates = LastUpdates()
 
     @property
@@ -320,7 +305,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
         """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime, self._updates)
-        plan = Plan(self._settings, request, accounting)
+        plan = Plan(self, request, accounting)
         if "over" in accounting.run:
             return self._over(accounting)
         # Once more after each answer, because raised limits may still be too low.
@@ -349,9 +334,9 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                     reservation.commit(_ONE_TURN)
                     accounting.model_update(_ONE_TURN.as_record(), is_end=False)
                 raise
-            if self._settings.ledger is not NO_LEDGER:
+            if self.ledger is not None:
                 ids = [m.id for m in response.result if isinstance(m, AIMessage)]
-                in_ledger = [self._settings.ledger.take_recorded(id_) for id_ in ids]
+                in_ledger = [self.ledger.take_recorded(id_) for id_ in ids]
                 # The handler of the ledger may have recorded the tokens and dollars already.
                 ledger_amounts = {"turns": costs.get("turns", 0)} if any(in_ledger) else costs
                 reservation.commit(Spent.from_record(ledger_amounts))
@@ -380,7 +365,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                 need = Spent(tool_calls=1 + earlier)
                 if any(account.shortfall(need) for account in accounts):
                     raise BudgetExceededError(accounts, need)
-                reserved = self._settings.ledger.reserve(_ONE_TOOL_CALL)
+                reserved = self._ledger.reserve(_ONE_TOOL_CALL)
             except BudgetExceededError as error:
                 accounting.add({"refused": 1})
                 refusal = f"Error: the budget refused this call of {call['name']}"
@@ -409,7 +394,10 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         return [*(result if isinstance(result, list) else [result]), Command(update=update)]
 
     def _over(self, accounting: CallAccounting) -> AIMessage:
-        accounts = (*accounting.accounts(self.run, self.thread), self._settings.ledger.account())
+        accounts = (
+            *accounting.accounts(self.run, self.thread),
+            self._ledger.account(),
+        )
         amounts = ", ".join(a.describe(name) for a in accounts for name in a.limits.given())
         return final_message(f"{_OVER}: {amounts}", source="budget")
 
@@ -436,7 +424,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         for scope, missing in error.reached.items():
             extra = {name: _in_unit(name, answer["extra"][name]) for name in missing}
             if scope == "ledger":
-                self._settings.ledger.raise_limits(extra)
+                self._ledger.raise_limits(extra)
             else:
                 accounting.add({extra_key(scope, name): n for name, n in extra.items()})
         return True
@@ -456,29 +444,29 @@ class Plan:
     """Choice of the next call of the model, by what it will cost at least."""
 
     def __init__(
-        self, settings: Settings, request: ModelRequest[Any], accounting: CallAccounting
+        self, budget: BudgetMiddleware, request: ModelRequest[Any], accounting: CallAccounting
     ) -> None:
-        self._settings, self._request, self._accounting = settings, request, accounting
-        self._count = counter_for(request.model, settings.count)
+        self._budget, self._request, self._accounting = budget, request, accounting
+        self._count = counter_for(request.model, budget._count)
 
     def choose_call(self) -> Call | BudgetExceededError:
         """The next call, with its least cost reserved; an error if none fits."""
-        settings = self._settings
-        if settings.ledger is NO_LEDGER and not settings.counts_tokens:
-            share = settings.warn_at[0] if settings.warn_at else 1
-            if self._accounting.is_far_from(settings.run, settings.thread, share):
+        budget = self._budget
+        if budget.ledger is None and not budget._counts_tokens:
+            share = budget._marks[0] if budget._marks else 1
+            if self._accounting.is_far_from(budget.run, budget.thread, share):
                 # The call takes a turn, and must leave room for at most one more and a tool call.
                 # So what follows would refuse nothing, warn about nothing and choose it too.
                 return Call(self._request, _ONE_TURN_RESERVED)
         accounts = self.accounts()
         models = [self._request.model]
-        if settings.cheaper is not None:
-            if max(account.share(BOUGHT) for account in accounts) >= settings.cheaper_at:
+        if budget.cheaper is not None:
+            if max(account.share(BOUGHT) for account in accounts) >= budget.cheaper_at:
                 models = []
-            models.append(settings.cheaper)
+            models.append(budget.cheaper)
         refusals = []
         # An ordinary call of the cheaper model comes before a last answer of the agent's own.
-        for last in (False, True) if settings.exit_behavior == "answer" else (False,):
+        for last in (False, True) if budget.exit_behavior == "answer" else (False,):
             for model in models:
                 reserved = self._reserve(model, accounts, last=last)
                 if isinstance(reserved, BudgetExceededError):
@@ -489,7 +477,7 @@ class Plan:
                     return Call(request, reserved, refused=refusals[0])
                 # The first call above a mark of `warn_at` warns the model.
                 share = max(map(Account.share, accounts))
-                marks = [mark for mark in settings.warn_at if share >= mark]
+                marks = [mark for mark in budget._marks if share >= mark]
                 if not marks or marks[-1] <= self._accounting.run.get("warned", 0):
                     return Call(request, reserved)
                 text = " and ".join(
@@ -505,7 +493,6 @@ class Plan:
     def spent_on(self, model: object, result: Sequence[BaseMessage]) -> Record:
         """The cost of a response: as the model reports it, by estimate where it reports none."""
         record: Record = {}
-        settings = self._settings
         for message in result:
             # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
@@ -514,29 +501,29 @@ class Plan:
             usage = completed(message.usage_metadata, lambda: self._input_size, count)
             read, written = usage["input_tokens"], usage["output_tokens"]
             amounts: Record = {"turns": 1, "input_tokens": read, "output_tokens": written}
-            if settings.records_usd:
+            if self._budget._records_usd:
                 model_name = name_of(model, self._request.model_settings)
                 metadata = message.response_metadata
-                amounts["usd"] = settings.prices.cost_of_response(metadata, model_name, usage)
+                amounts["usd"] = self._budget.prices.cost_of_response(metadata, model_name, usage)
             record = add_records(record, amounts) if record else amounts
         return record
 
     def accounts(self) -> tuple[Account, ...]:
         """The limits of the run, the thread and the ledger, with what is spent up to now."""
-        accounts = self._accounting.accounts(self._settings.run, self._settings.thread)
-        return (*accounts, self._settings.ledger.account())
+        accounts = self._accounting.accounts(self._budget.run, self._budget.thread)
+        return (*accounts, self._budget._ledger.account())
 
     def _reserve(
         self, model: object, accounts: tuple[Account, ...], *, last: bool
     ) -> Reservation | BudgetExceededError:
         """Reserve the least cost of a call, if it fits with what must be left after it."""
         of_run, of_thread, of_ledger = accounts
-        size = self._input_size if self._settings.counts_tokens else 0
+        size = self._input_size if self._budget._counts_tokens else 0
         while True:
             least, keep = self._needs(model, size, last)
             if not (of_run.shortfall(least, keep) or of_thread.shortfall(least, keep)):
                 try:
-                    return self._settings.ledger.reserve(least, keep=keep)
+                    return self._budget._ledger.reserve(least, keep=keep)
                 except BudgetExceededError as error:
                     (of_ledger,) = error.accounts
             # If another layer has removed messages, the usage of the last answer is too large.
@@ -547,13 +534,13 @@ class Plan:
 
     def _needs(self, model: object, size: int, last: bool) -> tuple[Spent, Spent]:
         """The least cost of a call, and what must be left after it: a tool call, a last answer."""
-        run, counts_tokens = self._accounting.run, self._settings.counts_tokens
+        run, counts_tokens = self._accounting.run, self._budget._counts_tokens
         least = self._cost(model, size, 1) if counts_tokens else _ONE_TURN
         if last:
             return least, NOTHING
         # Another tool call must fit, or the run would only collect refusals.
         was_refused = run.get("refused", 0) > 0
-        if self._settings.exit_behavior != "answer":
+        if self._budget.exit_behavior != "answer":
             return least, Spent(tool_calls=int(was_refused))
         keep = Spent(
             turns=0 if counts_tokens else 1,
@@ -576,10 +563,10 @@ class Plan:
         request = self._request
         if model is not request.model:
             request = request.override(model=model)
-        if not self._settings.cap_output:
+        if not self._budget.cap_output:
             return request
         size, price = 0, 0.0
-        if self._settings.counts_tokens:
+        if self._budget._counts_tokens:
             size = self._input_size
             # Over many tokens, because a price function may round.
             price = (self._cost(model, size, 1001).usd - self._cost(model, size, 1).usd) / 1000
@@ -599,9 +586,9 @@ class Plan:
 
     def _cost(self, model: object, input_tokens: int, output_tokens: int) -> Spent:
         usd = 0.0
-        if self._settings.limits_usd:
+        if self._budget._limits_usd:
             model_name = name_of(model, self._request.model_settings)
-            usd = self._settings.prices.cost(model_name, usage_of(input_tokens, output_tokens))
+            usd = self._budget.prices.cost(model_name, usage_of(input_tokens, output_tokens))
         return Spent(turns=1, input_tokens=input_tokens, output_tokens=output_tokens, usd=usd)
 
     @cached_property

@@ -1,9 +1,8 @@
-"""Settings of a budget: the arguments of `BudgetMiddleware`, checked, and what they imply."""
+"""Checks of the arguments of `BudgetMiddleware`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -11,42 +10,6 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from agent_factory.middleware._shared.token_counter import TokenCounter
 from agent_factory.middleware._shared.validation import check_count, check_number
-
-from .ledger import Ledger, NoLedger
-from .limits import Limits
-from .prices import Prices
-
-NO_LEDGER = NoLedger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Limits of a budget, and its behavior close to a limit and at it."""
-
-    run: Limits
-    thread: Limits
-    ledger: Ledger  # NO_LEDGER without one
-    limits_usd: bool
-    limits_tools: bool  # calls of tools may be refused
-    counts_tokens: bool  # the tokens of a call are estimated before it
-    records_usd: bool  # somebody reads what a call has cost
-    warn_at: tuple[float, ...]  # the lowest share first
-    cheaper: Any  # a chat model, or None
-    cheaper_at: float
-    exit_behavior: str
-    prices: Prices
-    count: TokenCounter
-    cap_output: bool
-
-
-def setting(name: str) -> Any:
-    """Attribute of a budget that is one of its settings. It may be changed between calls."""
-
-    def change(budget: Any, value: object) -> None:
-        # The settings are frozen: a call that is running keeps those that it began with.
-        budget._settings = replace(budget._settings, **{name: value})
-
-    return property(lambda budget: getattr(budget._settings, name), change)
 
 
 def checked_counter(token_counter: TokenCounter) -> TokenCounter:

@@ -160,7 +160,7 @@ def test_what_a_dead_worker_reserved_is_given_back(url: str, make: Make, tables:
     ledger = make(url, Limits(usd=1))
     reservation = ledger.reserve(Spent(usd=0.8))
     tables.write(
-        insert(workers).values(id="w-1", beat=0, draining=False),
+        insert(workers).values(id="w-1", beat=0, draining=False, detail="{}"),
         update(reservations).values(owner="w-1"),
     )
     assert expire_reservations(tables.database) == 0
