@@ -247,7 +247,7 @@ class Stage(Runnable[Any, Any]):
         if (failure := step.take_deferred()) is not None:
             step.show()
             raise failure
-        while not step.is_done and (not in_thread or step.needs_thread):
+        while step.end is None and (not in_thread or step.needs_thread):
             step.show()
             step.store()
             if not step.reader_is_here():
@@ -258,9 +258,9 @@ class Stage(Runnable[Any, Any]):
                     step.take(node.invoke(state, config))
                 # A policy decides what a span shows, and only LangGraph's own span follows it.
                 elif node.has_trace_policy:
-                    step.stage.traced.invoke(state, config)  # calls `take_in_span`
+                    step.position.stage.traced.invoke(state, config)  # calls `take_in_span`
                 else:
-                    call_in_span(node, step.stage.name, state, config, step.take_in_span)
+                    call_in_span(node, step.position.stage.name, state, config, step.take_in_span)
             except Exception as error:
                 if not step.defer(error):
                     step.show()
@@ -273,7 +273,7 @@ class Stage(Runnable[Any, Any]):
         if (failure := step.take_deferred()) is not None:
             await step.ashow()
             raise failure
-        while not step.is_done:
+        while step.end is None:
             await step.ashow()
             await step.astore()
             if not await step.areader_is_here():
@@ -289,10 +289,10 @@ class Stage(Runnable[Any, Any]):
                     # A handler must learn of the end of the last span before the start of this one.
                     await step.spans.finish()
                     # `ainvoke` would not show handlers of `astream_events` what the node yields.
-                    async for _ in step.stage.traced.astream(state, config):
+                    async for _ in step.position.stage.traced.astream(state, config):
                         pass
                 else:
-                    name, take = step.stage.name, step.take_in_async_span
+                    name, take = step.position.stage.name, step.take_in_async_span
                     await step.spans.call(node, name, state, config, take, streaming=streaming)
             except Exception as error:
                 if not step.defer(error):
@@ -317,6 +317,33 @@ class _Continue(Runnable[Any, Any]):
 # One step
 
 
+class Position(NamedTuple):
+    """The node that a step takes next."""
+
+    stage: Stage
+    calls: list[dict[str, Any]] | None = None  # the input of the tools node
+    is_first: bool = False  # LangGraph runs the step for this node
+
+
+class End(NamedTuple):
+    """The result of a step for LangGraph."""
+
+    result: Any
+    has_edges: bool = False  # LangGraph takes the edges of the node, and not the step
+
+
+@dataclass(slots=True)
+class Pending:
+    """Work on the nodes so far that a step does before it enters the next node."""
+
+    writes: Any = None  # a saver, and the arguments of its `put_writes`
+    # The state and the next node, if the step ends here without a reader of its stream.
+    boundary: tuple[Preview, Target] | None = None
+    # A result with messages that are not streamed yet, and its state.
+    messages: tuple[Any, Mapping[str, Any]] | None = None
+    events: list[Event] = field(default_factory=list)
+
+
 class Step:
     """One step through the nodes of an agent, begun at the node that LangGraph runs."""
 
@@ -338,25 +365,16 @@ class Step:
         self._has_saver = saver_of(config) is not None
         names_tasks = self._has_saver or fusion.records
         self._task = run.new_id() if names_tasks else ""  # the id of the nodes after the first
-        self._is_first = True
         self._last = first.name  # the last node whose writes the step has
         self._is_unchanged = True
         # If set, what was written so far is stored, and nothing else may be written.
         self._is_stored = False
-        self._pending_writes: Any = None  # a saver, and the arguments of its `put_writes`
-        # Where it ends if the reader of a stream is not there: the state, and what comes next.
-        self._boundary: tuple[Preview, Target] | None = None
-        self._calls: list[dict[str, Any]] | None = None
         self._needs_own_step, run.resumes = run.resumes, False
         self._node_config = config
-        self._events: list[Event] = []
-        # A result with messages that are not streamed yet, and its state.
-        self._pending_messages: tuple[Any, Mapping[str, Any]] | None = None
-        self._result: Any = None
-        self._has_edges = False  # LangGraph takes the edges of the node, and not the step
-        self.stage = first  # the node that comes next
+        self._pending = Pending()
+        self.position = Position(first, is_first=True)
         self.is_traced = run.watch.is_traced
-        self.is_done = False
+        self.end: End | None = None
         run.step = self
 
     @cached_property
@@ -368,7 +386,8 @@ class Step:
     def needs_thread(self) -> bool:
         """True if an asynchronous run takes the next nodes in a thread."""
         watch = self._run.watch
-        return self.stage.needs_thread and not (self.is_done or watch.nodes or watch.reader)
+        needs = self.end is None and self.position.stage.needs_thread
+        return needs and not (watch.nodes or watch.reader)
 
     # What the loop does, in its order
 
@@ -392,13 +411,13 @@ class Step:
 
     def show(self) -> None:
         """Show the events of the nodes that have run to the caller of the stream."""
-        if self._events:
+        if self._pending.events:
             for event, events in self._take_events():
                 events.emit(event)
 
     async def ashow(self) -> None:
         """Show the events of the nodes that have run, and wait until they have been seen."""
-        if self.is_traced and (self._run.watch.events is not None or self.is_done):
+        if self.is_traced and (self._run.watch.events is not None or self.end):
             await self.spans.finish()
         for event, events in self._take_events():
             delivery = events.emit(event)
@@ -407,22 +426,22 @@ class Step:
 
     def store(self) -> None:
         """Store what was written so far, if it has to outlive the rest of the step."""
-        if self._pending_writes is not None:
-            saver, writes = self._pending_writes
-            self._pending_writes = None
+        if self._pending.writes is not None:
+            saver, writes = self._pending.writes
+            self._pending.writes = None
             saver.put_writes(*writes)
 
     async def astore(self) -> None:
         """Store what was written so far, as `store`."""
-        if self._pending_writes is not None:
-            saver, writes = self._pending_writes
-            self._pending_writes = None
+        if self._pending.writes is not None:
+            saver, writes = self._pending.writes
+            self._pending.writes = None
             await saver.aput_writes(*writes)
 
     def reader_is_here(self) -> bool:
         """Wait for the reader of the stream where the step may end; return False if it ends."""
-        reader, boundary = self._run.watch.reader, self._boundary
-        self._boundary = None
+        reader, boundary = self._run.watch.reader, self._pending.boundary
+        self._pending.boundary = None
         if boundary is None or reader is None or reader.wait():
             return True
         self._end_at(*boundary)
@@ -430,8 +449,8 @@ class Step:
 
     async def areader_is_here(self) -> bool:
         """Wait for the reader of the stream, as `reader_is_here`."""
-        reader, boundary = self._run.watch.reader, self._boundary
-        self._boundary = None
+        reader, boundary = self._run.watch.reader, self._pending.boundary
+        self._pending.boundary = None
         if reader is None or boundary is None or await reader.await_():
             return True
         self._end_at(*boundary)
@@ -439,18 +458,18 @@ class Step:
 
     def enter(self) -> tuple[Any, Any, RunnableConfig]:
         """Return the next node, its input and its config."""
-        stage, run = self.stage, self._run
+        (stage, calls, is_first), run = self.position, self._run
         if not (run.watch.shows_names or stage.streams):
             config = self._quiet_config
             if self._first.fusion.records:  # a record has the step, and the task that leads to it
-                task = task_id(config) if self._is_first else self._task
+                task = task_id(config) if is_first else self._task
                 config = in_namespace(config, stage.name, task, self._number + run.ahead)
-            elif self._has_saver and not self._is_first:  # for the threads of graphs that it calls
+            elif self._has_saver and not is_first:  # for the threads of graphs that it calls
                 config = in_namespace(config, stage.name, self._task)
         else:
             config = (
                 run.first_config(self._config, is_traced=self.is_traced)
-                if self._is_first
+                if is_first
                 else run.later_config(self._config, stage.name)
             )
             if not self.is_traced:
@@ -458,11 +477,11 @@ class Step:
         self._node_config = config
         # A node may have set a config for what it calls, which is not for the next node.
         current_config.set(config)
-        if self._calls is None:
+        if calls is None:
             return stage.node, stage.visible(self._view.now.state()), config
         # ToolNode reads persistent channels only, so tools must not see ephemeral ones here.
         state = stage.visible(dict(self._view.now.persistent))
-        return stage.node, CallsWithState(self._calls, state), config
+        return stage.node, CallsWithState(calls, state), config
 
     def take(self, result: Any, outcomes: Mapping[str, Any] = {}) -> None:
         """Apply what the node has returned, and continue or end the step.
@@ -470,7 +489,8 @@ class Step:
         Raises:
             Exception: The edge has raised it. A span of the node ends with it.
         """
-        before, route, node_result = self._view.now, self.stage.route, result
+        before, stage, node_result = self._view.now, self.position.stage, result
+        route = stage.route
         if self._node_writes:
             writes, notes = self._split(self._node_writes)
             self._node_writes.clear()
@@ -480,11 +500,11 @@ class Step:
         if (
             result is None
             and isinstance(route, str)
-            and route in self.stage.successors.always
+            and route in stage.successors.always
             and not (before.ephemeral or self._needs_own_step)
         ):
             self._emit((), before)
-            self._last = self.stage.name
+            self._last = stage.name
             self._move_to(route)
             return
         if self._is_stored and result is not None and not self._begin_next_step():
@@ -501,26 +521,24 @@ class Step:
             self._emit(pairs, preview, done=False)
             raise
         if self._run.watch.messages and node_result is not None:
-            self._pending_messages = node_result, before.state()
+            self._pending.messages = node_result, before.state()
         self._view.now = preview
-        self._last = self.stage.name
+        self._last = stage.name
         self._is_unchanged = self._is_unchanged and result is None
         self._emit(pairs, preview)
         if not self._can_continue(target, preview):
             self._leave(preview, self._goto(target, preview))
         elif isinstance(target, str):
-            self._calls = None
             self._move_to(target)
         else:
-            self._calls = self._calls_of(target, preview)
-            self._move_to(TOOLS)
+            self._move_to(TOOLS, self._calls_of(target, preview))
 
     def take_in_span(self, result: Any, *, is_streamed: bool = False) -> Any:
         """Take what the node has returned, and return it as handlers see it.
 
         Messages have their ids already if somebody has seen them: an edge, or the stream of them.
         """
-        by_edge = not isinstance(self.stage.route, str)
+        by_edge = not isinstance(self.position.stage.route, str)
         outputs = result if by_edge else as_written(result, is_streamed=is_streamed)
         self.take(result)
         return outputs
@@ -532,14 +550,14 @@ class Step:
 
     def defer(self, error: Exception) -> bool:
         """Leave an error to a separate step; return False if this is its own step."""
-        if self._is_first:
+        if self.position.is_first:
             return False
         # Of a task that fails or is interrupted, LangGraph drops what it has written directly.
         self._node_writes.clear()
         # What it has counted is part of this step.
-        if (counts := COUNTS.get()) and not self._is_stored and not self.is_done:
+        if (counts := COUNTS.get()) and not self._is_stored and self.end is None:
             self._view.now = self._preview([*counts.items()]) or self._view.now
-        if self.is_done:
+        if self.end is not None:
             return True  # an edge has failed in a span
         # Graphs that a node has called keep what they returned in the namespace of its step: a run
         # that is resumed finds it only if they are called there.
@@ -552,9 +570,9 @@ class Step:
 
     def stream_messages(self) -> None:
         """Let LangGraph's stream of messages see what the node has returned."""
-        if self._pending_messages is None:
+        if self._pending.messages is None:
             return
-        (result, state), self._pending_messages = self._pending_messages, None
+        (result, state), self._pending.messages = self._pending.messages, None
         config: Any = self._node_config
         handlers = [
             handler for handler in config["callbacks"].handlers if streams_messages(handler)
@@ -567,11 +585,13 @@ class Step:
 
     def write(self, config: RunnableConfig) -> Any:
         """Write what the nodes of the step have written, and where it leads, to LangGraph."""
+        assert self.end is not None  # the loop ends with the step
         update, *edges = self._first.writers
-        update.invoke(self._result, config)
-        for edge in edges if self._has_edges else ():
-            edge.invoke(self._result, config)
-        return self._result
+        result, has_edges = self.end
+        update.invoke(result, config)
+        for edge in edges if has_edges else ():
+            edge.invoke(result, config)
+        return result
 
     # What a node has written
 
@@ -606,7 +626,7 @@ class Step:
         Messages get their ids when an edge reads the state, or a stream shows them. An edge may
         fail.
         """
-        route, watch = self.stage.route, self._run.watch
+        route, watch = self.position.stage.route, self._run.watch
         by_edge = watch.is_traced and not isinstance(route, str)
         pairs = pairs_of_result(result) if by_edge or watch.messages else None
         preview = None if pairs is None else self._preview(pairs)
@@ -619,7 +639,8 @@ class Step:
 
     def _can_continue(self, target: Target, preview: Preview) -> bool:
         """Return True if this step may run what comes next."""
-        successors, run, is_node = self.stage.successors, self._run, isinstance(target, str)
+        successors, run = self.position.stage.successors, self._run
+        is_node = isinstance(target, str)
         ends = self._needs_own_step
         if is_node and target in successors.always:
             return not ends
@@ -629,14 +650,15 @@ class Step:
             # Who sees the events of a step when it is over is not to wait longer for an answer.
             late = run.watch.events is not None and run.watch.events.late
             if not late and target in successors.if_stored:
-                self._is_stored, self._pending_writes = True, self._writes_before(target, preview)
+                self._is_stored = True
+                self._pending.writes = self._writes_before(target, preview)
                 return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
         is_one = is_node or len(target) == 1 == len(target[0].arg)  # type: ignore[union-attr]
         possible = is_one and (not is_node or target in self._first.stages)
         goes_on = self._begin_next_step(possible=possible and not ends)
         if goes_on and run.watch.reader is not None:
-            self._boundary = preview, target
+            self._pending.boundary = preview, target
         return goes_on
 
     def _begin_next_step(self, *, possible: bool = True) -> bool:
@@ -669,17 +691,17 @@ class Step:
         pairs = [*stored_pairs, (LAST_NODE, self._last)]
         return saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
 
-    def _move_to(self, name: str) -> None:
-        self._is_first, self.stage, self._graphs = False, self._first.stages[name], count()
+    def _move_to(self, name: str, calls: list[dict[str, Any]] | None = None) -> None:
+        self.position, self._graphs = Position(self._first.stages[name], calls), count()
         self._run.ahead += 1
 
     def _leave_to_own_step(self, outcome: Outcome | None) -> None:
         """End the step before this node; what the nodes before it have written is kept."""
-        name = self.stage.name
+        name, calls = self.position.stage.name, self.position.calls
         if outcome is not None:
             self._run.deferred_outcomes[name] = outcome
         self._run.ahead -= 1
-        goto = name if self._calls is None else [Send(TOOLS, self._calls)]
+        goto = name if calls is None else [Send(TOOLS, calls)]
         self._leave(self._view.now, goto)
 
     def _leave_to_langgraph(self, result: Any, node_result: Any) -> None:
@@ -688,12 +710,12 @@ class Step:
         It knows what leads out of the graph, and what only its channels can do. It raises what they
         raise.
         """
-        if not self._is_first:
+        if not self.position.is_first:
             self._leave_to_own_step(Result(result))
             return
         if self._run.watch.messages and node_result is not None:
-            self._pending_messages = node_result, self._view.now.state()
-        self._result, self._has_edges, self.is_done = result, True, True
+            self._pending.messages = node_result, self._view.now.state()
+        self.end = End(result, has_edges=True)
 
     def _goto(self, target: Target, preview: Preview) -> Any:
         if isinstance(target, str):
@@ -724,15 +746,14 @@ class Step:
     def _leave(self, preview: Preview, goto: Any) -> None:
         """End the step with everything that its nodes have written."""
         if (events := self._run.watch.events) is not None:
-            self._events += events.of_step(graph_namespace(self._config), preview)
+            self._pending.events += events.of_step(graph_namespace(self._config), preview)
         pairs = preview.writes()
         has_moved = self._last != self._first.name
         if (has_moved or self._is_stored) and self._has_saver:
             pairs.append((LAST_NODE, self._last))
         # LangGraph takes a dict as it is, and looks at each of several pairs.
         update = dict(pairs)
-        self._result = Command(update=update if len(update) == len(pairs) else pairs, goto=goto)
-        self.is_done = True
+        self.end = End(Command(update=update if len(update) == len(pairs) else pairs, goto=goto))
 
     # What others see of the node
 
@@ -750,13 +771,14 @@ class Step:
                 pairs.append((key, value))
         namespace, task = graph_namespace(self._config), task_id(self._node_config)
         outcome = preview if done else None
-        self._events += events.of_node(namespace, self.stage.name, task, pairs, outcome)
+        name = self.position.stage.name
+        self._pending.events += events.of_node(namespace, name, task, pairs, outcome)
 
     def _take_events(self) -> list[tuple[Event, Events]]:
         """Return the events of the nodes that have run since the last call, and who shows them."""
-        if not self._events or (events := self._run.watch.events) is None:
+        if not self._pending.events or (events := self._run.watch.events) is None:
             return []
-        pending, self._events = self._events, []
+        pending, self._pending.events = self._pending.events, []
         return [(event, events) for event in pending]
 
 
