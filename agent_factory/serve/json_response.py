@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -41,6 +41,21 @@ def page_response(rows: Sequence[object], total: int, offset: int) -> JsonRespon
     if end < total:
         headers["X-Pagination-Next"] = str(end)
     return JsonResponse(rows, headers=headers)
+
+
+def search_response(
+    nouns: Any, body: Any, filters: Mapping[str, Any], shown: Callable[[Any], Mapping[str, Any]]
+) -> JsonResponse:
+    """The part of a list that a search asks for.
+
+    Args:
+        nouns: The list of the service, with `search` and `count`.
+        body: The search, with its `order`, `offset` and `select`.
+        filters: Conditions of the list.
+        shown: A row, as clients of LangGraph read it.
+    """
+    rows = [selected(shown(row), body.select) for row in nouns.search(**filters, **body.order)]
+    return page_response(rows, nouns.count(**filters), body.offset)
 
 
 def failure_of(error: str) -> dict[str, str]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_factory.serve.json_response import JsonResponse, page_response, selected, time_text
+from agent_factory.serve.json_response import JsonResponse, search_response, time_text
 from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.requests import CronChange, CronSearch, NewCron, RunSettings
 from agent_factory.serve.langgraph.start import check_strategy, checked_input, recorded_modes
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Assistant, Cron, Crons, Service
-
-T = TypeVar("T")
 
 _OPTIONS = {
     "input": "message",
@@ -47,97 +43,72 @@ class CronRoutes:
     def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
         self._service, self._assistants, self._webhooks = service, assistants, webhooks
 
-    async def create(self, request: Request, body: NewCron) -> JsonResponse:
+    def create(self, request: Request, body: NewCron) -> JsonResponse:
         """Create a cron: a run that begins again and again."""
         principal = request.state.principal
         thread = request.path_params.get("thread")
-
-        def work(crons: Crons) -> Cron:
-            if thread is not None:
-                self._service.threads.get(thread, tenant=principal.tenant)
-            assistant = self._assistants.get_assistant(body.assistant_id, principal.tenant)
-            return crons.create(
-                body.schedule,
-                agent=assistant.agent,
-                assistant=assistant.id,
-                options=self._options(body, assistant),
-                by=principal.name,
-                thread=thread,
-                timezone=body.timezone,
-                ends_at=_seconds(body.end_time),
-                enabled=body.enabled,
-                keeps_threads=body.on_run_completed == "keep",
-                # As it was sent: `payload` shows it, and each change is checked together with it.
-                request=body.model_dump(mode="json", exclude_unset=True),
-                metadata=body.metadata,
-            )
-
-        return JsonResponse(_shown(await self._do(request, work)))
-
-    async def get(self, request: Request) -> JsonResponse:
-        """Get a cron."""
-        id = request.path_params["cron"]
-        return JsonResponse(_shown(await self._do(request, lambda crons: crons.get(id))))
-
-    async def search(self, request: Request, body: CronSearch) -> JsonResponse:
-        """Search for crons."""
-
-        def work(crons: Crons) -> tuple[list[Cron], int]:
-            filters = self._filters(request, body)
-            page = crons.search(
-                **filters,
-                sort_by=body.column,
-                descending=body.sort_order == "desc",
-                limit=body.limit,
-                offset=body.offset,
-            )
-            return page, crons.count(**filters)
-
-        page, total = await self._do(request, work)
-        rows = [selected(_shown(cron), body.select) for cron in page]
-        return page_response(rows, total, body.offset)
-
-    async def count(self, request: Request, body: CronSearch) -> JsonResponse:
-        """Count crons."""
-        return JsonResponse(
-            await self._do(request, lambda crons: crons.count(**self._filters(request, body)))
+        if thread is not None:
+            self._service.threads.get(thread, tenant=principal.tenant)
+        assistant = self._assistants.get_assistant(body.assistant_id, principal.tenant)
+        created = self._of(request).create(
+            body.schedule,
+            agent=assistant.agent,
+            assistant=assistant.id,
+            options=self._options(body, assistant),
+            by=principal.name,
+            thread=thread,
+            timezone=body.timezone,
+            ends_at=_seconds(body.end_time),
+            enabled=body.enabled,
+            keeps_threads=body.on_run_completed == "keep",
+            # As it was sent: `payload` shows it, and each change is checked together with it.
+            request=body.model_dump(mode="json", exclude_unset=True),
+            metadata=body.metadata,
         )
+        return JsonResponse(_shown(created))
 
-    async def change(self, request: Request, body: CronChange) -> JsonResponse:
+    def get(self, request: Request) -> JsonResponse:
+        """Get a cron."""
+        return JsonResponse(_shown(self._of(request).get(request.path_params["cron"])))
+
+    def search(self, request: Request, body: CronSearch) -> JsonResponse:
+        """Search for crons."""
+        return search_response(self._of(request), body, self._filters(request, body), _shown)
+
+    def count(self, request: Request, body: CronSearch) -> JsonResponse:
+        """Count crons."""
+        return JsonResponse(self._of(request).count(**self._filters(request, body)))
+
+    def change(self, request: Request, body: CronChange) -> JsonResponse:
         """Change a cron."""
-        id = request.path_params["cron"]
-        tenant = request.state.principal.tenant
+        crons, id = self._of(request), request.path_params["cron"]
         sent = body.model_dump(mode="json", exclude_unset=True)
+        cron = crons.get(id)
+        tenant = request.state.principal.tenant
+        assistant = self._assistants.get_assistant(cron.assistant, tenant)
+        # As a whole again, so that what was checked when it was created is checked here, too.
+        whole = NewCron.model_validate(
+            {"assistant_id": cron.assistant, "schedule": cron.schedule, **cron.request, **sent}
+        )
+        options = self._options(whole, assistant)
+        changed = [option for field, option in _OPTIONS.items() if field in sent]
+        values: dict[str, Any] = {
+            # Code may have created it, with options that no request has.
+            "options": {**cron.options, **{name: options[name] for name in changed}},
+            "request": {**cron.request, **sent},
+        }
+        if "on_run_completed" in sent:
+            values["keeps_threads"] = whole.on_run_completed == "keep"
+        for name in ("schedule", "timezone", "enabled", "metadata"):
+            if name in sent:
+                values[name] = sent[name]
+        if "end_time" in sent:
+            values["ends_at"] = _seconds(body.end_time)
+        return JsonResponse(_shown(crons.change(id, **values)))
 
-        def work(crons: Crons) -> Cron:
-            cron = crons.get(id)
-            assistant = self._assistants.get_assistant(cron.assistant, tenant)
-            # As a whole again, so that what was checked when it was created is checked here, too.
-            whole = NewCron.model_validate(
-                {"assistant_id": cron.assistant, "schedule": cron.schedule, **cron.request, **sent}
-            )
-            options = self._options(whole, assistant)
-            changed = [option for field, option in _OPTIONS.items() if field in sent]
-            values: dict[str, Any] = {
-                # Code may have created it, with options that no request has.
-                "options": {**cron.options, **{name: options[name] for name in changed}},
-                "request": {**cron.request, **sent},
-            }
-            if "on_run_completed" in sent:
-                values["keeps_threads"] = whole.on_run_completed == "keep"
-            for name in ("schedule", "timezone", "enabled", "metadata"):
-                if name in sent:
-                    values[name] = sent[name]
-            if "end_time" in sent:
-                values["ends_at"] = _seconds(body.end_time)
-            return crons.change(id, **values)
-
-        return JsonResponse(_shown(await self._do(request, work)))
-
-    async def delete(self, request: Request) -> Response:
+    def delete(self, request: Request) -> Response:
         """Delete a cron."""
-        id = request.path_params["cron"]
-        await self._do(request, lambda crons: crons.delete(id))
+        self._of(request).delete(request.path_params["cron"])
         return Response(status_code=204)
 
     def _options(self, body: RunSettings, assistant: Assistant) -> dict[str, Any]:
@@ -182,10 +153,9 @@ class CronRoutes:
             "metadata": body.metadata,
         }
 
-    async def _do(self, request: Request, work: Callable[[Crons], T]) -> T:
-        """Run `work` with the crons of the caller's tenant, and return its result."""
-        tenant = request.state.principal.tenant
-        return await run_in_threadpool(lambda: work(self._service.crons(tenant)))
+    def _of(self, request: Request) -> Crons:
+        """The crons of the caller's tenant."""
+        return self._service.crons(request.state.principal.tenant)
 
 
 def _seconds(time: datetime | None) -> float | None:

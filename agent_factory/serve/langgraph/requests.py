@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, RootModel, ValidationError, model_validator
 from starlette.exceptions import HTTPException
@@ -91,19 +92,41 @@ class ThreadChange(StrictBody):
     metadata: dict[str, object] = Field(default_factory=dict)
 
 
-class ThreadSearch(StrictBody):
+class Search(StrictBody):
+    """Search for the nouns of a tenant, a part of the list at a time."""
+
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    sort_order: Literal["asc", "desc"] = "desc"
+    select: list[str] | None = None
+
+    columns: ClassVar[Mapping[str, str]] = {}
+    """Columns of the service, by the names that LangGraph's API has for them, if it has others."""
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """Order and part of the list, in the words of the service."""
+        name: str = getattr(self, "sort_by")  # noqa: B009  each search has its own choices
+        return {
+            "sort_by": self.columns.get(name, name),
+            "descending": self.sort_order == "desc",
+            "limit": self.limit,
+            "offset": self.offset,
+        }
+
+
+class ThreadSearch(Search):
     """Search for threads."""
+
+    # The service has one time for both.
+    columns: ClassVar = {"state_updated_at": "updated_at"}
 
     ids: Annotated[Ids | None, Keeps([])] = None  # an empty list names no thread
     metadata: dict[str, Any] = Field(default_factory=dict)
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
-    limit: int = Field(10, ge=1, le=1000)
-    offset: int = Field(0, ge=0)
     sort_by: Literal["updated_at", "state_updated_at", "created_at", "status", "thread_id"] = (
         "updated_at"
     )
-    sort_order: Literal["asc", "desc"] = "desc"
-    select: list[str] | None = None
 
 
 class ThreadPrune(StrictBody):
@@ -315,15 +338,19 @@ class CronChange(StrictBody):
     durability: Literal["sync", "async", "exit"] | None = None
 
 
-class CronSearch(StrictBody):
+class CronSearch(Search):
     """Search for crons."""
+
+    columns: ClassVar = {
+        "assistant_id": "assistant",
+        "next_run_date": "next_at",
+        "end_time": "ends_at",
+    }
 
     assistant_id: str | None = None
     thread_id: str | None = None
     enabled: bool | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
-    limit: int = Field(10, ge=1, le=1000)
-    offset: int = Field(0, ge=0)
     sort_by: Literal[
         "cron_id",
         "assistant_id",
@@ -333,14 +360,6 @@ class CronSearch(StrictBody):
         "next_run_date",
         "end_time",
     ] = "created_at"
-    sort_order: Literal["asc", "desc"] = "desc"
-    select: list[str] | None = None
-
-    @property
-    def column(self) -> Any:
-        """What crons are sorted by, in the words of the service."""
-        names = {"assistant_id": "assistant", "next_run_date": "next_at", "end_time": "ends_at"}
-        return names.get(self.sort_by, self.sort_by)
 
 
 class RunOfBatch(NewRun):
@@ -396,17 +415,15 @@ class AssistantChange(StrictBody):
         return settings
 
 
-class AssistantSearch(StrictBody):
+class AssistantSearch(Search):
     """Search for assistants."""
+
+    columns: ClassVar = {"graph_id": "agent"}
 
     graph_id: str | None = None
     name: str | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
-    limit: int = Field(10, ge=1, le=1000)
-    offset: int = Field(0, ge=0)
     sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] = "created_at"
-    sort_order: Literal["asc", "desc"] = "desc"
-    select: list[str] | None = None
 
     @property
     def filters(self) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,7 +15,7 @@ from starlette.routing import Route
 from agent_factory.serve.body import read_body
 from agent_factory.serve.langgraph.requests import read_query
 
-Endpoint = Callable[..., Awaitable[Response]]
+Endpoint = Callable[..., Any]
 
 
 class ApiRoute(Route):
@@ -22,8 +24,9 @@ class ApiRoute(Route):
     Args:
         method: The method.
         path: The path.
-        endpoint: What answers. If it has a parameter `body` or `query`, it gets what was sent,
-            checked as the type of the parameter says. Its docstring describes the route.
+        endpoint: A function that answers, in a thread, or an async one. Its parameter `body` or
+            `query` is what was sent, checked as the type of the parameter says. Its docstring
+            describes the route.
     """
 
     def __init__(self, method: str, path: str, endpoint: Endpoint) -> None:
@@ -41,6 +44,9 @@ class ApiRoute(Route):
             # Checked before anything is done, also where the endpoint looks into a thread first.
             if self.query is not None:
                 options["query"] = read_query(request, self.query)
-            return await endpoint(request, **options)
+            if not iscoroutinefunction(endpoint):
+                return await run_in_threadpool(endpoint, request, **options)
+            response: Response = await endpoint(request, **options)
+            return response
 
         super().__init__(path, serve, methods=[method])

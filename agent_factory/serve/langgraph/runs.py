@@ -65,15 +65,15 @@ class Runs:
 
     # New runs
 
-    async def create(self, request: Request, body: NewRun) -> JsonResponse:
+    def create(self, request: Request, body: NewRun) -> JsonResponse:
         """Begin a run."""
-        run = await self._started(request, body)
-        row = await run_in_threadpool(shown, run)
-        return JsonResponse(row, headers={"Content-Location": _place(run)})
+        run = self.start(request, request.path_params.get("thread"), body)
+        return JsonResponse(shown(run), headers={"Content-Location": _place(run)})
 
     async def stream(self, request: Request, body: NewRun) -> Response:
         """Begin a run and stream its events."""
-        run = await self._started(request, body)
+        thread = request.path_params.get("thread")
+        run = await run_in_threadpool(self.start, request, thread, body)
         return stream_response(
             run,
             body.modes,
@@ -84,21 +84,17 @@ class Runs:
 
     async def wait(self, request: Request, body: NewRun) -> Response:
         """Begin a run and wait for its result."""
-        run = await self._started(request, body)
+        thread = request.path_params.get("thread")
+        run = await run_in_threadpool(self.start, request, thread, body)
         cancels = body.on_disconnect == "cancel"
         tidy = partial(self._tidy, request, body, run)
         return self._waited(run, cancels=cancels, finally_=tidy)
 
-    async def create_batch(self, request: Request, body: Batch) -> JsonResponse:
+    def create_batch(self, request: Request, body: Batch) -> JsonResponse:
         """Begin several runs."""
-        bodies = body.root
         # One after the other, so that messages of a thread keep their order.
-        runs = [await self._started(request, body, body.thread_id) for body in bodies]
-        return JsonResponse(await run_in_threadpool(lambda: [shown(run) for run in runs]))
-
-    async def _started(self, request: Request, body: NewRun, thread: str | None = None) -> Run:
-        thread = request.path_params.get("thread", thread)
-        return await run_in_threadpool(self.start, request, thread, body)
+        runs = [self.start(request, each.thread_id, each) for each in body.root]
+        return JsonResponse([shown(run) for run in runs])
 
     def start(self, request: Request, thread: str | None, body: NewRun) -> Run:
         """Begin a run with the settings of its assistant, or carry a command out.
@@ -176,7 +172,7 @@ class Runs:
 
     # Known runs
 
-    async def search(self, request: Request) -> JsonResponse:
+    def search(self, request: Request) -> JsonResponse:
         """List the runs of a thread, the newest first."""
         limit, offset = number(request, "limit", 10), number(request, "offset", 0)
         status = request.query_params.get("status")
@@ -185,31 +181,26 @@ class Runs:
             expected = ", ".join(map(repr, statuses))
             raise HTTPException(422, f"status must be one of {expected}, got {status!r:.100}.")
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        # Runs in another status are left out after they were read.
+        most = limit + offset if status is None else 1000
+        runs = self._service.threads.runs(thread, tenant=tenant, limit=most)
+        infos = [shown(run) for run in runs]
+        page = [info for info in infos if status in (None, info["status"])][offset:][:limit]
+        return JsonResponse([selected(info, several(request, "select")) for info in page])
 
-        def work() -> list[dict[str, object]]:
-            # Runs in another status are left out after they were read.
-            most = limit + offset if status is None else 1000
-            runs = self._service.threads.runs(thread, tenant=tenant, limit=most)
-            infos = [shown(run) for run in runs]
-            page = [info for info in infos if status in (None, info["status"])][offset:][:limit]
-            return [selected(info, several(request, "select")) for info in page]
-
-        return JsonResponse(await run_in_threadpool(work))
-
-    async def get(self, request: Request) -> JsonResponse:
+    def get(self, request: Request) -> JsonResponse:
         """Get a run."""
-        run = await self._run(request)
-        return JsonResponse(await run_in_threadpool(shown, run))
+        return JsonResponse(shown(self._run(request)))
 
-    async def delete(self, request: Request) -> Response:
+    def delete(self, request: Request) -> Response:
         """Delete a run. What it has written stays in the thread."""
-        run, name = await self._run(request), request.state.principal.name
-        await run_in_threadpool(partial(run.delete, by=name))
+        self._run(request).delete(by=request.state.principal.name)
         return Response(status_code=204)
 
     async def join(self, request: Request) -> Response:
         """Wait for the result of a run."""
-        return self._waited(await self._run(request), cancels=False)
+        run = await run_in_threadpool(self._run, request)
+        return self._waited(run, cancels=False)
 
     async def join_stream(self, request: Request) -> Response:
         """Stream the events of a run."""
@@ -218,7 +209,7 @@ class Runs:
             if mode not in get_args(StreamMode):
                 expected = ", ".join(map(repr, get_args(StreamMode)))
                 raise HTTPException(422, f"stream_mode must be one of {expected}, got {mode!r}.")
-        run = await self._run(request)
+        run = await run_in_threadpool(self._run, request)
         after = last_event_id(request, run.thread_id)
         return stream_response(
             run,
@@ -228,69 +219,55 @@ class Runs:
             cancels=request.query_params.get("cancel_on_disconnect") in ("true", "1"),
         )
 
-    async def cancel(self, request: Request) -> Response:
+    def cancel(self, request: Request) -> Response:
         """Cancel a run; with `action=rollback`, go back to before it."""
-        run = await self._run(request)
-        await self._cancel(request, [run])
+        run = self._run(request)
+        self._cancel(request, [run])
         if request.query_params.get("wait", "0").lower() in ("0", "false"):
             return Response(status_code=204)
         # A run that was cancelled has ended, so there is nothing to wait for.
         return JsonResponse({}, headers=_places(run))
 
-    async def cancel_many(self, request: Request, body: Cancelled) -> Response:
+    def cancel_many(self, request: Request, body: Cancelled) -> Response:
         """Cancel several runs."""
-        tenant = request.state.principal.tenant
+        tenant, threads = request.state.principal.tenant, self._service.threads
         if (body.run_ids is None) == (body.status is None):
             raise HTTPException(422, "Pass run_ids, or the status of the runs.")
-        # Runs that have ended cannot be cancelled, so "all" leaves them out.
-        statuses = _ACTIVE if body.status in ("all", None) else (body.status,)
-
-        def work() -> list[Run]:
-            if body.run_ids is not None:
-                runs = [self._service.run(run_id, tenant=tenant) for run_id in body.run_ids]
-                for run in runs:
-                    # Before any is cancelled: a list with a wrong id changes nothing.
-                    _check_thread(run, body.thread_id or run.thread_id)
-                return [run for run in runs if run.status not in _ENDED]
+        if body.run_ids is not None:
+            runs = [self._service.run(run_id, tenant=tenant) for run_id in body.run_ids]
+            for run in runs:
+                # Before any is cancelled: a list with a wrong id changes nothing.
+                _check_thread(run, body.thread_id or run.thread_id)
+        else:
+            # Runs that have ended cannot be cancelled, so "all" leaves them out.
+            statuses = _ACTIVE if body.status == "all" else (body.status,)
             ids = None if body.thread_id is None else [body.thread_id]
             busy = ("queued", "running", "waiting")  # messages may wait behind a review
-            threads = self._service.threads.search(tenant=tenant, ids=ids, status=busy, limit=1000)
-            runs = [
-                run
-                for thread in threads
-                for run in self._service.threads.runs(thread.id, limit=1000)
-            ]
-            return [run for run in runs if _STATUS[run.status] in statuses]
-
-        await self._cancel(request, await run_in_threadpool(work))
+            page = threads.search(tenant=tenant, ids=ids, status=busy, limit=1000)
+            runs = [run for thread in page for run in threads.runs(thread.id, limit=1000)]
+            runs = [run for run in runs if _STATUS[run.status] in statuses]
+        self._cancel(request, runs)
         return Response(status_code=204)
 
-    async def _cancel(self, request: Request, runs: list[Run]) -> None:
+    def _cancel(self, request: Request, runs: list[Run]) -> None:
         action = request.query_params.get("action", "interrupt")
         if action not in ("interrupt", "rollback"):
             raise HTTPException(422, f"action must be 'interrupt' or 'rollback', got {action!r}.")
         roll_back, name = action == "rollback", request.state.principal.name
+        active = [run for run in runs if run.status not in _ENDED]
+        if not active:
+            raise HTTPException(404, "There is no such run to cancel: none that has not ended.")
+        # The newest first: the next message of a thread begins when the run before it is cancelled.
+        active.sort(key=lambda run: run.info.created_at, reverse=True)
+        for run in active:
+            run.cancel(by=name, roll_back=roll_back)
+            if roll_back:
+                run.delete(by=name)
 
-        def work() -> None:
-            active = [run for run in runs if run.status not in _ENDED]
-            if not active:
-                raise HTTPException(404, "There is no such run to cancel: none that has not ended.")
-            # The newest first: the next message of a thread begins when the run before it is
-            # cancelled.
-            active.sort(key=lambda run: run.info.created_at, reverse=True)
-            for run in active:
-                run.cancel(by=name, roll_back=roll_back)
-                if roll_back:
-                    run.delete(by=name)
-
-        await run_in_threadpool(work)
-
-    async def _run(self, request: Request) -> Run:
-        thread, tenant = request.path_params.get("thread"), request.state.principal.tenant
-        run = await run_in_threadpool(
-            partial(self._service.run, request.path_params["run"], tenant=tenant)
-        )
-        _check_thread(run, thread or run.thread_id)
+    def _run(self, request: Request) -> Run:
+        tenant = request.state.principal.tenant
+        run = self._service.run(request.path_params["run"], tenant=tenant)
+        _check_thread(run, request.path_params.get("thread", run.thread_id))
         return run
 
     def _waited(

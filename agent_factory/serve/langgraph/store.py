@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from langgraph.store.base import BaseStore, InvalidNamespaceError, Item, SearchItem
-from starlette.concurrency import run_in_threadpool
+from langgraph.store.base import BaseStore, InvalidNamespaceError, Item
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,8 +20,6 @@ from agent_factory.serve.langgraph.requests import (
 )
 from agent_factory.service import Service
 
-T = TypeVar("T")
-
 
 class Store:
     """Answers requests about the items of a tenant."""
@@ -29,59 +27,53 @@ class Store:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def put(self, request: Request, body: NewItem) -> Response:
+    def put(self, request: Request, body: NewItem) -> Response:
         """Store an item."""
-        place = tuple(body.namespace)
-
-        def put(store: BaseStore) -> None:
-            if body.ttl is not None and not store.supports_ttl:
+        options: dict[str, Any] = {} if body.ttl is None else {"ttl": body.ttl}
+        with self._of(request) as store:
+            if options and not store.supports_ttl:
                 raise HTTPException(422, "ttl is not supported: items stay until they are deleted.")
             if body.index:
                 _check_index(store, "index")
-            options: dict[str, Any] = {} if body.ttl is None else {"ttl": body.ttl}
-            store.put(place, body.key, body.value, body.index, **options)
-
-        await self._do(request, put)
+            store.put(tuple(body.namespace), body.key, body.value, body.index, **options)
         return Response(status_code=204)
 
-    async def get(self, request: Request) -> JsonResponse:
+    def get(self, request: Request) -> JsonResponse:
         """Get an item."""
         place = tuple(request.query_params.get("namespace", "").split("."))
         key = request.query_params.get("key")
         if key is None:
             raise HTTPException(422, "key is missing: the key of the item.")
-        item = await self._do(request, lambda store: store.get(place, key))
+        with self._of(request) as store:
+            item = store.get(place, key)
         return JsonResponse(None if item is None else _shown(item))
 
-    async def delete(self, request: Request, body: ItemPlace) -> Response:
+    def delete(self, request: Request, body: ItemPlace) -> Response:
         """Delete an item."""
-        await self._do(request, lambda store: store.delete(tuple(body.namespace), body.key))
+        with self._of(request) as store:
+            store.delete(tuple(body.namespace), body.key)
         return Response(status_code=204)
 
-    async def search(self, request: Request, body: ItemSearch) -> JsonResponse:
+    def search(self, request: Request, body: ItemSearch) -> JsonResponse:
         """Search for items."""
-        place = tuple(body.namespace_prefix)
         which = body.model_dump(include={"filter", "limit", "offset", "query"})
-
-        def search(store: BaseStore) -> list[SearchItem]:
+        with self._of(request) as store:
             if body.query is not None:
                 _check_index(store, "query")
-            return store.search(place, **which)
-
-        items = await self._do(request, search)
+            items = store.search(tuple(body.namespace_prefix), **which)
         return JsonResponse({"items": [{**_shown(item), "score": item.score} for item in items]})
 
-    async def namespaces(self, request: Request, body: NamespaceSearch) -> JsonResponse:
+    def namespaces(self, request: Request, body: NamespaceSearch) -> JsonResponse:
         """List namespaces."""
         which: Any = body.model_dump()
-        namespaces = await self._do(request, lambda store: store.list_namespaces(**which))
-        return JsonResponse({"namespaces": namespaces})
+        with self._of(request) as store:
+            return JsonResponse({"namespaces": store.list_namespaces(**which)})
 
-    async def _do(self, request: Request, work: Callable[[BaseStore], T]) -> T:
-        """Run `work` with the store of the caller's tenant, and return its result."""
-        tenant = request.state.principal.tenant
+    @contextmanager
+    def _of(self, request: Request) -> Iterator[BaseStore]:
+        """The store of the caller's tenant."""
         try:
-            return await run_in_threadpool(lambda: work(self._service.store(tenant)))
+            yield self._service.store(request.state.principal.tenant)
         except InvalidNamespaceError as error:
             raise HTTPException(422, f"namespace: {error}") from error
 

@@ -19,7 +19,7 @@ from agent_factory.serve.body import several
 from agent_factory.serve.json_response import (
     JsonResponse,
     failure_of,
-    page_response,
+    search_response,
     selected,
     time_text,
 )
@@ -55,37 +55,33 @@ class Threads:
     def __init__(self, service: Service, assistants: Assistants) -> None:
         self._service, self._assistants = service, assistants
 
-    async def create(self, request: Request, body: NewThread) -> JsonResponse:
+    def create(self, request: Request, body: NewThread) -> JsonResponse:
         """Create a thread, with the states of `supersteps` if there are some."""
         principal = request.state.principal
         tenant = principal.tenant
-
-        def work() -> dict[str, object]:
-            metadata, agent = self._noted(body.metadata, tenant)
-            if body.supersteps and agent is None:
-                raise HTTPException(
-                    422, "supersteps need the graph that they are for. Send metadata.graph_id."
-                )
-            thread = body.thread_id or str(uuid4())
+        metadata, agent = self._noted(body.metadata, tenant)
+        if body.supersteps and agent is None:
+            text = "supersteps need the graph that they are for. Send metadata.graph_id."
+            raise HTTPException(422, text)
+        thread = body.thread_id or str(uuid4())
+        try:
+            info = self._service.threads.create(
+                thread, metadata=metadata, tenant=tenant, agent=agent, exist_ok=False
+            )
+        except AlreadyExists:
+            if body.if_exists == "raise":
+                raise
+            info = self._service.threads.get(thread, tenant=tenant)
+            return JsonResponse(self._with_values(info))
+        if body.supersteps:
             try:
-                info = self._service.threads.create(
-                    thread, metadata=metadata, tenant=tenant, agent=agent, exist_ok=False
-                )
-            except AlreadyExists:
-                if body.if_exists == "raise":
-                    raise
-                return self._with_values(self._service.threads.get(thread, tenant=tenant))
-            if body.supersteps:
-                try:
-                    self._write(info, body.supersteps, None, principal)
-                except Exception:
-                    # The client has no id of it, and would create another one.
-                    self._service.threads.delete(info.id, by=principal.name)
-                    raise
-                info = self._service.threads.get(info.id)
-            return self._with_values(info)
-
-        return JsonResponse(await run_in_threadpool(work))
+                self._write(info, body.supersteps, None, principal)
+            except Exception:
+                # The client has no id of it, and would create another one.
+                self._service.threads.delete(info.id, by=principal.name)
+                raise
+            info = self._service.threads.get(info.id)
+        return JsonResponse(self._with_values(info))
 
     def _noted(
         self, metadata: Mapping[str, object], tenant: str
@@ -107,94 +103,59 @@ class Threads:
             return noted, chosen.agent
         return noted, None if graph is None else str(graph)
 
-    async def get(self, request: Request) -> JsonResponse:
+    def get(self, request: Request) -> JsonResponse:
         """Get a thread."""
-        return JsonResponse(await run_in_threadpool(self._with_values, self._info(request)))
+        return JsonResponse(self._with_values(self._info(request)))
 
-    async def change(self, request: Request, body: ThreadChange) -> Response:
+    def change(self, request: Request, body: ThreadChange) -> Response:
         """Add to the metadata of a thread."""
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
-
-        def work() -> dict[str, object]:
-            metadata, agent = self._noted(body.metadata, tenant)
-            changed = self._service.threads.change(
-                thread, metadata=metadata, tenant=tenant, agent=agent
-            )
-            return self._with_values(changed)
-
-        row = await run_in_threadpool(work)
+        metadata, agent = self._noted(body.metadata, tenant)
+        changed = self._service.threads.change(
+            thread, metadata=metadata, tenant=tenant, agent=agent
+        )
+        row = self._with_values(changed)
         if request.headers.get("prefer") == "return=minimal":
             return Response(status_code=204)
         return JsonResponse(row)
 
-    async def delete(self, request: Request) -> Response:
+    def delete(self, request: Request) -> Response:
         """Delete a thread as a whole."""
         thread, principal = request.path_params["thread"], request.state.principal
-
-        def work() -> None:
-            self._service.threads.delete(thread, by=principal.name, tenant=principal.tenant)
-
-        await run_in_threadpool(work)
+        self._service.threads.delete(thread, by=principal.name, tenant=principal.tenant)
         return Response(status_code=204)
 
-    async def copy(self, request: Request) -> JsonResponse:
+    def copy(self, request: Request) -> JsonResponse:
         """Copy a thread."""
         thread, principal = request.path_params["thread"], request.state.principal
+        info = self._service.threads.copy(thread, by=principal.name, tenant=principal.tenant)
+        return JsonResponse(self._with_values(info))
 
-        def work() -> dict[str, object]:
-            info = self._service.threads.copy(thread, by=principal.name, tenant=principal.tenant)
-            return self._with_values(info)
-
-        return JsonResponse(await run_in_threadpool(work))
-
-    async def prune(self, request: Request, body: ThreadPrune) -> JsonResponse:
+    def prune(self, request: Request, body: ThreadPrune) -> JsonResponse:
         """Delete several threads."""
         principal = request.state.principal
+        filters = {"ids": body.thread_ids, "tenant": principal.tenant}
+        threads = self._service.threads.search(**filters, limit=len(body.thread_ids))
+        for thread in threads:
+            self._service.threads.delete(thread.id, by=principal.name, tenant=principal.tenant)
+        return JsonResponse({"pruned_count": len(threads)})
 
-        def work() -> int:
-            filters = {"ids": body.thread_ids, "tenant": principal.tenant}
-            threads = self._service.threads.search(**filters, limit=len(body.thread_ids))
-            for thread in threads:
-                self._service.threads.delete(thread.id, by=principal.name, tenant=principal.tenant)
-            return len(threads)
-
-        return JsonResponse({"pruned_count": await run_in_threadpool(work)})
-
-    async def search(self, request: Request, body: ThreadSearch) -> JsonResponse:
+    def search(self, request: Request, body: ThreadSearch) -> JsonResponse:
         """Search for threads."""
-        return await self._search(request, body)
-
-    async def list(self, request: Request, query: ThreadSearch) -> JsonResponse:
-        """List threads; the query has the names of the search."""
-        return await self._search(request, query)
-
-    async def _search(self, request: Request, body: ThreadSearch) -> JsonResponse:
-        def work() -> tuple[list[ThreadInfo], int]:
-            filters = self._wanted(request, body)
-            # The service has one time for both.
-            column: Any = "updated_at" if body.sort_by == "state_updated_at" else body.sort_by
-            page = self._service.threads.search(
-                **filters,
-                sort_by=column,
-                descending=body.sort_order == "desc",
-                limit=body.limit,
-                offset=body.offset,
-            )
-            return page, self._service.threads.count(**filters)
-
-        threads, total = await run_in_threadpool(work)
         # A state takes time to read, so only if the client asks for it.
         of_state = {"values", "interrupts", "state_updated_at"}
         show = self._with_values if of_state & {*(body.select or of_state)} else _shown
-        rows = await run_in_threadpool(lambda: [show(thread) for thread in threads])
-        return page_response([selected(row, body.select) for row in rows], total, body.offset)
+        return search_response(self._service.threads, body, self._filters(request, body), show)
 
-    async def count(self, request: Request, body: ThreadSearch) -> JsonResponse:
+    def list(self, request: Request, query: ThreadSearch) -> JsonResponse:
+        """List threads; the query has the names of the search."""
+        return self.search(request, query)
+
+    def count(self, request: Request, body: ThreadSearch) -> JsonResponse:
         """Count threads."""
-        filters = self._wanted(request, body)
-        return JsonResponse(await run_in_threadpool(lambda: self._service.threads.count(**filters)))
+        return JsonResponse(self._service.threads.count(**self._filters(request, body)))
 
-    def _wanted(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
+    def _filters(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
         """Arguments of `Service.threads.search` for a search."""
         metadata, agent = self._noted(body.metadata, request.state.principal.tenant)
         statuses = [ours for ours, theirs in _STATUS.items() if theirs == body.status]
@@ -217,29 +178,25 @@ class Threads:
 
     # State
 
-    async def state(self, request: Request) -> JsonResponse:
+    def state(self, request: Request) -> JsonResponse:
         """Get the state of a thread, the newest or that of a checkpoint."""
         subgraphs = request.query_params.get("subgraphs", "false").lower() not in ("false", "0")
         checkpoint = request.path_params.get("checkpoint")
-        state = await run_in_threadpool(self._state, request, checkpoint, subgraphs)
+        state = self._state(request, checkpoint, subgraphs)
         return JsonResponse(selected(state, several(request, "select")))
 
-    async def state_at(self, request: Request, body: StatePlace) -> JsonResponse:
+    def state_at(self, request: Request, body: StatePlace) -> JsonResponse:
         """Get the state of a thread at a checkpoint."""
         place, namespace = body.checkpoint.place, body.checkpoint.checkpoint_ns or ""
-        state = await run_in_threadpool(self._state, request, place, body.subgraphs, namespace)
+        state = self._state(request, place, body.subgraphs, namespace)
         return JsonResponse(selected(state, body.select))
 
-    async def change_state(self, request: Request, body: StateChange) -> JsonResponse:
+    def change_state(self, request: Request, body: StateChange) -> JsonResponse:
         """Write to the state of a thread."""
         principal = request.state.principal
         checkpoint = body.checkpoint.place if body.checkpoint else body.checkpoint_id
-
-        def work() -> dict[str, object]:
-            step = SuperStep(updates=[StateWrite(values=body.values, as_node=body.as_node)])
-            return self._write(self._info(request), [step], checkpoint, principal)
-
-        place = await run_in_threadpool(work)
+        step = SuperStep(updates=[StateWrite(values=body.values, as_node=body.as_node)])
+        place = self._write(self._info(request), [step], checkpoint, principal)
         return JsonResponse({"checkpoint": place, "configurable": place, **place})
 
     def _write(
@@ -271,33 +228,24 @@ class Threads:
         )
         return _place(changed)
 
-    async def history(self, request: Request, body: StateSearch) -> JsonResponse:
+    def history(self, request: Request, body: StateSearch) -> JsonResponse:
         """List the states of a thread, the newest first."""
-        return await self._history(request, body)
-
-    async def list_history(self, request: Request, query: StateSearch) -> JsonResponse:
-        """List the states of a thread; the query has the names of the search."""
-        return await self._history(request, query)
-
-    async def _history(self, request: Request, body: StateSearch) -> JsonResponse:
         before = body.before.place if isinstance(body.before, Checkpoint) else body.before
+        info = self._info(request)
+        if not info.agent:
+            return JsonResponse([])
+        # Metadata are compared here, so more states may have to be read.
+        most = None if body.metadata else body.limit
+        # Without a tenant, which `_info` has checked.
+        states = self._service.threads.history(info.id, before=before, limit=most)
+        conditions = body.metadata.items()
+        fitting = (state for state in states if conditions <= {**(state.metadata or {})}.items())
+        rows = map(state_shown, islice(fitting, body.limit))
+        return JsonResponse([selected(row, body.select) for row in rows])
 
-        def work() -> list[dict[str, object]]:
-            info = self._info(request)
-            if not info.agent:
-                return []
-            # Metadata are compared here, so more states may have to be read.
-            most = None if body.metadata else body.limit
-            # Without a tenant, which `_info` has checked.
-            states = self._service.threads.history(info.id, before=before, limit=most)
-            conditions = body.metadata.items()
-            fitting = (
-                state for state in states if conditions <= {**(state.metadata or {})}.items()
-            )
-            rows = map(state_shown, islice(fitting, body.limit))
-            return [selected(row, body.select) for row in rows]
-
-        return JsonResponse(await run_in_threadpool(work))
+    def list_history(self, request: Request, query: StateSearch) -> JsonResponse:
+        """List the states of a thread; the query has the names of the search."""
+        return self.history(request, query)
 
     def _info(self, request: Request) -> ThreadInfo:
         tenant = request.state.principal.tenant

@@ -10,7 +10,7 @@ from agent_factory.serve.pages.developer import DeveloperPages
 from agent_factory.serve.pages.forks import ForkPages
 from agent_factory.serve.pages.history import HistoryPages
 from agent_factory.serve.pages.inbox import InboxPages
-from agent_factory.serve.pages.rendering import static_files
+from agent_factory.serve.pages.rendering import PageRoute, static_files
 from agent_factory.serve.pages.runs import RunPages
 from agent_factory.serve.pages.studio import StudioPages
 from agent_factory.serve.pages.thread_settings import ThreadSettings
@@ -23,54 +23,54 @@ def routes(service: Service) -> list[Route]:
     approvals, bulk = ApprovalPages(service), BulkPages(service)
     runs, settings = RunPages(service), ThreadSettings(service)
     history = HistoryPages(service)
-    forks, developer = ForkPages(service, studio), DeveloperPages(service)
+    forks, developer = ForkPages(service), DeveloperPages(service)
     thread, wait = "/studio/threads/{thread}", "/inbox/{wait}"
     run = "/studio/runs/{run}"
     return [
         Route("/", studio.home),
-        Route("/studio", studio.threads),
-        Route("/studio/threads", studio.rows),
-        Route("/studio/threads", studio.begin, methods=["POST"]),
+        PageRoute("/studio", studio.threads),
+        PageRoute("/studio/threads", studio.rows),
+        PageRoute("/studio/threads", studio.begin, "POST"),
         Route("/studio/events", studio.events),
-        Route("/studio/agents/{agent}", studio.agent),
-        Route("/studio/agents/{agent}/policy", approvals.policy),
+        PageRoute("/studio/agents/{agent}", studio.agent),
+        PageRoute("/studio/agents/{agent}/policy", approvals.policy),
         Route("/studio/agents/{agent}/plan.svg", studio.plan),
-        Route(thread, studio.thread),
-        Route(f"{thread}/messages", studio.write, methods=["POST"]),
-        Route(f"{thread}/answers", forks.regenerate, methods=["POST"]),
-        Route(f"{thread}/versions", forks.resend, methods=["POST"]),
-        Route(f"{thread}/developer", developer.show),
-        Route(f"{thread}/state", developer.write, methods=["POST"]),
-        Route(f"{thread}/cancel", studio.cancel, methods=["POST"]),
+        PageRoute(thread, studio.thread),
+        PageRoute(f"{thread}/messages", studio.write, "POST"),
+        PageRoute(f"{thread}/answers", forks.regenerate, "POST"),
+        PageRoute(f"{thread}/versions", forks.resend, "POST"),
+        PageRoute(f"{thread}/developer", developer.show),
+        PageRoute(f"{thread}/state", developer.write, "POST"),
+        PageRoute(f"{thread}/cancel", studio.cancel, "POST"),
         Route(f"{thread}/events", studio.thread_events),
-        Route(f"{thread}/parts", studio.parts),
-        Route(f"{thread}/held", studio.held),
-        Route(f"{thread}/missing", studio.missing),
-        Route(f"{thread}/history", history.history),
-        Route(f"{thread}/settings", settings.settings),
-        Route(f"{thread}/rename", settings.rename, methods=["POST"]),
-        Route(f"{thread}/archive", settings.archive, methods=["POST"]),
-        Route(f"{thread}/delete", settings.ask),
-        Route(f"{thread}/delete", settings.delete, methods=["POST"]),
-        Route("/studio/runs", runs.runs),
-        Route("/studio/runs/rows", runs.rows),
-        Route(run, runs.run),
-        Route(f"{run}/parts", runs.parts),
-        Route(f"{run}/cancel", runs.cancel, methods=["POST"]),
-        Route(f"{run}/retry", runs.retry, methods=["POST"]),
-        Route("/inbox", inbox.waits),
-        Route("/inbox/rows", inbox.rows),
+        PageRoute(f"{thread}/parts", studio.parts),
+        PageRoute(f"{thread}/held", studio.held),
+        PageRoute(f"{thread}/missing", studio.missing),
+        PageRoute(f"{thread}/history", history.history),
+        PageRoute(f"{thread}/settings", settings.settings),
+        PageRoute(f"{thread}/rename", settings.rename, "POST"),
+        PageRoute(f"{thread}/archive", settings.archive, "POST"),
+        PageRoute(f"{thread}/delete", settings.ask),
+        PageRoute(f"{thread}/delete", settings.delete, "POST"),
+        PageRoute("/studio/runs", runs.runs),
+        PageRoute("/studio/runs/rows", runs.rows),
+        PageRoute(run, runs.run),
+        PageRoute(f"{run}/parts", runs.parts),
+        PageRoute(f"{run}/cancel", runs.cancel, "POST"),
+        PageRoute(f"{run}/retry", runs.retry, "POST"),
+        PageRoute("/inbox", inbox.waits),
+        PageRoute("/inbox/rows", inbox.rows),
         Route("/inbox/events", inbox.events),
-        Route("/inbox/decisions", bulk.confirm),
-        Route("/inbox/decisions", bulk.decide, methods=["POST"]),
-        Route("/inbox/audit", inbox.audit),
-        Route("/inbox/approvals", approvals.approvals),
-        Route("/inbox/approvals/{approval}/revoke", approvals.revoke, methods=["POST"]),
-        Route(wait, inbox.wait),
-        Route(f"{wait}/held", inbox.held),
-        Route(f"{wait}/decision", inbox.decide, methods=["POST"]),
-        Route(f"{wait}/claim", inbox.claim, methods=["POST"]),
-        Route(f"{wait}/release", inbox.release, methods=["POST"]),
+        PageRoute("/inbox/decisions", bulk.confirm),
+        PageRoute("/inbox/decisions", bulk.decide, "POST"),
+        PageRoute("/inbox/audit", inbox.audit),
+        PageRoute("/inbox/approvals", approvals.approvals),
+        PageRoute("/inbox/approvals/{approval}/revoke", approvals.revoke, "POST"),
+        PageRoute(wait, inbox.wait),
+        PageRoute(f"{wait}/held", inbox.held),
+        PageRoute(f"{wait}/decision", inbox.decide, "POST"),
+        PageRoute(f"{wait}/claim", inbox.claim, "POST"),
+        PageRoute(f"{wait}/release", inbox.release, "POST"),
     ]
 
 

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_factory.errors import AgentFactoryError
-from agent_factory.serve.pages.rendering import page, with_error_page
+from agent_factory.serve.pages.rendering import Pages, page
 from agent_factory.serve.pages.waits import (
     ShownWait,
     decide,
@@ -20,24 +19,18 @@ from agent_factory.serve.pages.waits import (
     held_with,
     shown_waits,
 )
-from agent_factory.serve.security import read_form
-from agent_factory.service import Service
 
 DECISIONS = ("approve", "reject")
 
 
-class BulkPages:
+class BulkPages(Pages):
     """Answers requests about several waits."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    @with_error_page
-    async def confirm(self, request: Request) -> Response:
+    def confirm(self, request: Request) -> Response:
         """`GET /inbox/decisions`: the calls that were chosen, and nothing decided yet."""
         kind = _kind_of(request.query_params.get("decision"))
         ids = request.query_params.getlist("wait")
-        waits = await run_in_threadpool(lambda: self._shown(request, ids))
+        waits = self._shown(request, ids)
         name = request.state.principal.name
         obstacles = [(wait, wait.obstacle(kind, name)) for wait in waits]
         calls = [wait for wait, obstacle in obstacles if not obstacle]
@@ -50,32 +43,26 @@ class BulkPages:
             counted=counted(wait.wait.tool for wait in calls),
         )
 
-    @with_error_page
-    async def decide(self, request: Request) -> Response:
+    def decide(self, request: Request) -> Response:
         """`POST /inbox/decisions`: decide about each on its own, and say what has happened."""
-        form = await read_form(request)
+        form = request.state.form
         kind = _kind_of(form.get("decision"))
         ids, digests = ([str(value) for value in form.getlist(n)] for n in ("wait", "digest"))
         # A call that was edited since the page was loaded must not be decided about unseen.
         if len(ids) != len(digests):
             raise HTTPException(422, "Each wait needs the digest of the call that was shown.")
         message = str(form.get("message", "")).strip() or None
-
-        def work() -> list[tuple[ShownWait, str]]:
-            results = []
-            for item, digest in zip(self._shown(request, ids), digests, strict=True):
-                options = {"message": message, "digest": digest}
-                try:
-                    decide(self._service, request, item.wait.id, kind, options)
-                # Each on its own: one that somebody else has decided stops none of the others.
-                except AgentFactoryError as error:
-                    results.append((item, str(error)))
-                else:
-                    results.append((item, ""))
-            return results
-
-        results = await run_in_threadpool(work)
-        values = await run_in_threadpool(found_waits, self._service, request)
+        results = []
+        for item, digest in zip(self._shown(request, ids), digests, strict=True):
+            options = {"message": message, "digest": digest}
+            try:
+                decide(self._service, request, item.wait.id, kind, options)
+            # Each on its own: one that somebody else has decided stops none of the others.
+            except AgentFactoryError as error:
+                results.append((item, str(error)))
+            else:
+                results.append((item, ""))
+        values = found_waits(self._service, request)
         return page(request, "inbox.html", report={"kind": kind, "results": results}, **values)
 
     def _shown(self, request: Request, ids: list[str]) -> list[ShownWait]:

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from langgraph.types import StateSnapshot
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_factory.serve.body import json_value
 from agent_factory.serve.pages.branches import id_of
-from agent_factory.serve.pages.rendering import is_partial, page, pretty, with_error_page
-from agent_factory.serve.security import read_form
-from agent_factory.service import Service, ThreadInfo
+from agent_factory.serve.pages.rendering import Pages, is_partial, page, pretty
+from agent_factory.service import ThreadInfo
 from agent_factory.types import Graph
 
 LONGEST = 20_000
@@ -50,59 +47,45 @@ class StateKey:
         return self.length > LONGEST
 
 
-class DeveloperPages:
+class DeveloperPages(Pages):
     """Answers requests for the state of a thread.
 
     They are open to each principal of the thread's tenant, as `POST /threads/{thread}/state` is,
     and write the same keys.
     """
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    @with_error_page
-    async def show(self, request: Request) -> Response:
+    def show(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/developer`: the state, and the nodes of the agent."""
-        return await run_in_threadpool(self._page, request)
+        return self._page(request)
 
-    @with_error_page
-    async def write(self, request: Request) -> Response:
+    def write(self, request: Request) -> Response:
         """`POST /studio/threads/{thread}/state`: write the keys that were edited."""
-        form = await read_form(request)
+        form, info = request.state.form, self._thread(request)
+        state, agent = self._service.threads.state(info.id), self._service.agents[info.agent]
+        # Somebody else, or a run, may have written to it since the page was shown.
+        if form.get("checkpoint") != id_of(state):
+            text = "The state has changed since it was shown. Look at it, and edit it again."
+            return self._page(request, problem=text)
+        keys = keys_of(agent, state.values)
+        values = read_state(schema_of(agent), keys, form)
+        if any(key.error for key in keys):
+            return self._page(request, keys=keys, problem="Nothing is written.")
+        if not values:
+            return self._page(request, problem="Nothing is written: no value was edited.")
+        self._service.threads.update_state(
+            info.id,
+            values,
+            as_node=str(form.get("as_node", "")) or None,
+            tenant=info.tenant,
+            by=request.state.principal.name,
+        )
+        return self._page(request, note=f"Written: {', '.join(values)}.")
 
-        def work() -> Response:
-            info = self._info(request)
-            state, agent = self._state(info), self._service.agents[info.agent]
-            # Somebody else, or a run, may have written to it since the page was shown.
-            if form.get("checkpoint") != id_of(state):
-                text = "The state has changed since it was shown. Look at it, and edit it again."
-                return self._page(request, problem=text)
-            keys = keys_of(agent, state.values)
-            values = read_state(schema_of(agent), keys, form)
-            if any(key.error for key in keys):
-                return self._page(request, keys=keys, problem="Nothing is written.")
-            if not values:
-                return self._page(request, problem="Nothing is written: no value was edited.")
-            self._service.threads.update_state(
-                info.id,
-                values,
-                as_node=str(form.get("as_node", "")) or None,
-                tenant=info.tenant,
-                by=request.state.principal.name,
-            )
-            return self._page(request, note=f"Written: {', '.join(values)}.")
-
-        return await run_in_threadpool(work)
-
-    def _info(self, request: Request) -> ThreadInfo:
-        thread, tenant = request.path_params["thread"], request.state.principal.tenant
-        info = self._service.threads.get(thread, tenant=tenant)
+    def _thread(self, request: Request) -> ThreadInfo:
+        info = super()._thread(request)
         if info.agent not in self._service.agents:
             raise HTTPException(404, f"The agent {info.agent!r} is not in this service.")
         return info
-
-    def _state(self, info: ThreadInfo) -> StateSnapshot:
-        return self._service.threads.state(info.id)
 
     def _page(
         self,
@@ -112,8 +95,8 @@ class DeveloperPages:
         problem: str = "",
         note: str = "",
     ) -> Response:
-        info = self._info(request)
-        state, agent = self._state(info), self._service.agents[info.agent]
+        info = self._thread(request)
+        state, agent = self._service.threads.state(info.id), self._service.agents[info.agent]
         context: dict[str, Any] = {
             "thread": info,
             "keys": keys_of(agent, state.values) if keys is None else keys,

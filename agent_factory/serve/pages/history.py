@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from langgraph.types import StateSnapshot
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +18,7 @@ from agent_factory.serve.pages.moments import (
     time_of,
 )
 from agent_factory.serve.pages.queue import queue_of
-from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
+from agent_factory.serve.pages.rendering import Pages, is_partial, page
 from agent_factory.serve.principal import LOCAL
 from agent_factory.service import NotFound, Service, ThreadInfo
 
@@ -27,46 +26,36 @@ PAGE = 50
 """Checkpoints that are loaded at once."""
 
 
-class HistoryPages:
+class HistoryPages(Pages):
     """Answers requests about earlier moments of threads."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    @with_error_page
-    async def history(self, request: Request) -> Response:
+    def history(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/history`: the moments, and a comparison of two of them."""
-        query, principal = request.query_params, request.state.principal
-
-        def work() -> dict[str, Any]:
-            service, thread = self._service, request.path_params["thread"]
-            info = service.threads.get(thread, tenant=principal.tenant)
-            context: dict[str, Any] = {"thread": info, "moments": [], "at": query.get("at")}
-            context |= {"more": None, "columns": "", "newest": "", "comparison": None, "ends": ()}
-            if info.agent not in service.agents:
-                return context
-            # Nobody is authenticated, so the one who looks is the one who writes.
-            wording = Wording(info.agent, "you" if principal == LOCAL else "the user")
-            columns = query.get("columns", "").split(",") if query.get("columns") else []
-            context |= part_of(service, info, wording, query.get("before"), columns)
-            checkpoints = [row.checkpoint for row in context["moments"] if row.checkpoint]
-            if checkpoints:
-                context |= {"newest": checkpoints[0], "chosen": (checkpoints[-1], checkpoints[0])}
-            if first := query.get("from"):
-                states = [state_at(service, info, id) for id in (first, query.get("to") or None)]
-                # The earlier one first, whichever was chosen first.
-                states.sort(key=time_of)
-                context["comparison"] = compare(states[0].values, states[1].values, info.agent)
-                # A moment further back than the part of the history has its time alone.
-                words = {step.id: row.words for row in context["moments"] for step in row.steps}
-                context["ends"] = [
-                    (id_of(state), time_of(state), words.get(id_of(state), "")) for state in states
-                ]
-                context["chosen"] = [id for id, *_ in context["ends"]]
-            return context
-
+        query, service, info = request.query_params, self._service, self._thread(request)
+        context: dict[str, Any] = {"thread": info, "moments": [], "at": query.get("at")}
+        context |= {"more": None, "columns": "", "newest": "", "comparison": None, "ends": ()}
         template = "history.html" if is_partial(request) else "history_page.html"
-        return page(request, template, **await run_in_threadpool(work))
+        if info.agent not in service.agents:
+            return page(request, template, **context)
+        # Nobody is authenticated, so the one who looks is the one who writes.
+        wording = Wording(info.agent, "you" if request.state.principal == LOCAL else "the user")
+        columns = query.get("columns", "").split(",") if query.get("columns") else []
+        context |= part_of(service, info, wording, query.get("before"), columns)
+        checkpoints = [row.checkpoint for row in context["moments"] if row.checkpoint]
+        if checkpoints:
+            context |= {"newest": checkpoints[0], "chosen": (checkpoints[-1], checkpoints[0])}
+        if first := query.get("from"):
+            states = [state_at(service, info, id) for id in (first, query.get("to") or None)]
+            # The earlier one first, whichever was chosen first.
+            states.sort(key=time_of)
+            context["comparison"] = compare(states[0].values, states[1].values, info.agent)
+            # A moment further back than the part of the history has its time alone.
+            words = {step.id: row.words for row in context["moments"] for step in row.steps}
+            context["ends"] = [
+                (id_of(state), time_of(state), words.get(id_of(state), "")) for state in states
+            ]
+            context["chosen"] = [id for id, *_ in context["ends"]]
+        return page(request, template, **context)
 
 
 def part_of(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -18,7 +17,7 @@ from agent_factory.serve.pages.conversation import entries_of
 from agent_factory.serve.pages.forms import Field, FormError, has_args, read_args
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
-from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
+from agent_factory.serve.pages.rendering import Pages, is_partial, page
 from agent_factory.serve.pages.verdicts import AUDIT, deeds_of, verdicts
 from agent_factory.serve.pages.waits import (
     decide,
@@ -28,8 +27,7 @@ from agent_factory.serve.pages.waits import (
     schema_of,
     shown_wait,
 )
-from agent_factory.serve.security import read_form
-from agent_factory.service import AlreadyDecided, ClaimedByOther, Service, Wait
+from agent_factory.service import AlreadyDecided, ClaimedByOther, Wait
 
 EVIDENCE = 12
 """Messages that are shown with a wait."""
@@ -40,42 +38,35 @@ ENTRIES = 200
 DECISIONS = ("approve", "edit", "reject", "respond")
 
 
-class InboxPages:
+class InboxPages(Pages):
     """Answers requests for pages about waits."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    @with_error_page
-    async def waits(self, request: Request) -> Response:
+    def waits(self, request: Request) -> Response:
         """`GET /inbox`: all that waits."""
-        values = await run_in_threadpool(found_waits, self._service, request)
+        values = found_waits(self._service, request)
         return page(request, "inbox.html", **values)
 
-    @with_error_page
-    async def rows(self, request: Request) -> Response:
+    def rows(self, request: Request) -> Response:
         """`GET /inbox/rows`: the list alone."""
-        values = await run_in_threadpool(found_waits, self._service, request)
+        values = found_waits(self._service, request)
         return page(request, "wait_rows.html", **values)
 
     async def events(self, request: Request) -> Response:
         """`GET /inbox/events`: says when waits have changed."""
         return changes(self._service, request.state.principal.tenant)
 
-    @with_error_page
-    async def wait(self, request: Request) -> Response:
+    def wait(self, request: Request) -> Response:
         """`GET /inbox/{wait}`: one wait, with its evidence."""
-        return await self._page(request)
+        return self._page(request)
 
-    @with_error_page
-    async def held(self, request: Request) -> Response:
+    def held(self, request: Request) -> Response:
         """`GET /inbox/{wait}/held`: what the user has written since it waits."""
 
-        wait = await run_in_threadpool(self._wait, request)
-        messages = await run_in_threadpool(held_with, self._service, wait)
+        wait = self._wait(request)
+        messages = held_with(self._service, wait)
         return page(request, "held.html", held=messages, thread_id=wait.thread_id)
 
-    async def _page(
+    def _page(
         self,
         request: Request,
         error: Exception | None = None,
@@ -85,24 +76,28 @@ class InboxPages:
         drafts: Mapping[str, str | None] | None = None,
     ) -> Response:
         """The page of a wait, with what was wrong about a decision; nothing was decided then."""
-
-        def work() -> dict[str, object]:
-            wait = self._wait(request)
-            tenant = request.state.principal.tenant
-            agent = self._service.agents.get(wait.agent)
-            messages: list[BaseMessage] = []
-            now = ""
-            picture = None if agent is None else picture_of(agent)
-            if agent is not None:
-                # As it was when the question came up: the thread may have gone on.
-                state = self._service.threads.state(wait.thread_id, checkpoint=wait.checkpoint_id)
-                messages = state.values.get("messages") or []
-                if picture is not None and state.next:
-                    now = picture.nodes.get(state.next[0], "")
-            audit = self._service.inbox(tenant).audit(thread=wait.thread_id, limit=AUDIT)
-            entries = entries_of(messages, verdicts(audit))
-            held_messages = held_with(self._service, wait)
-            return {
+        wait = self._wait(request)
+        tenant = request.state.principal.tenant
+        agent = self._service.agents.get(wait.agent)
+        messages: list[BaseMessage] = []
+        now = ""
+        picture = None if agent is None else picture_of(agent)
+        if agent is not None:
+            # As it was when the question came up: the thread may have gone on.
+            state = self._service.threads.state(wait.thread_id, checkpoint=wait.checkpoint_id)
+            messages = state.values.get("messages") or []
+            if picture is not None and state.next:
+                now = picture.nodes.get(state.next[0], "")
+        audit = self._service.inbox(tenant).audit(thread=wait.thread_id, limit=AUDIT)
+        entries = entries_of(messages, verdicts(audit))
+        held_messages = held_with(self._service, wait)
+        template = "wait_card.html" if is_partial(request) else "wait.html"
+        status = 200 if error is None else status_of(error)
+        return page(
+            request,
+            template,
+            status=status,
+            **{
                 "shown": shown_wait(
                     self._service, wait, request, fields=fields, held=held_messages
                 ),
@@ -114,37 +109,30 @@ class InboxPages:
                 "audit": deeds_of(self._service, audit[:20], tenant),
                 "picture": picture,
                 "now": now,
-            }
-
-        template = "wait_card.html" if is_partial(request) else "wait.html"
-        status = 200 if error is None else status_of(error)
-        return page(request, template, status=status, **await run_in_threadpool(work))
+            },
+        )
 
     # Decisions
 
-    @with_error_page
-    async def decide(self, request: Request) -> Response:
+    def decide(self, request: Request) -> Response:
         """`POST /inbox/{wait}/decision`."""
-        form = await read_form(request)
-        wait = await run_in_threadpool(self._wait, request)
+        form, wait = request.state.form, self._wait(request)
         kind = str(form.get("decision", ""))
         if kind not in (*DECISIONS, "remember"):
             raise HTTPException(422, f"decision must be one of {', '.join(DECISIONS)}.")
         message = str(form.get("message", "")).strip() or None
         drafts = {kind: message}
         if kind == "respond" and message is None:
-            return await self._page(request, problem="Write the answer first.")
+            return self._page(request, problem="Write the answer first.")
         args: Mapping[str, object] | None = None
         if has_args(form):
             try:
-                schema, _ = await run_in_threadpool(schema_of, self._service, wait)
+                schema, _ = schema_of(self._service, wait)
                 args = read_args(schema, wait.args, form)
             except FormError as error:
                 decision = {"type": kind, "edited_action": {"args": error.args_read}}
-                problem = await run_in_threadpool(
-                    lambda: refusal_of(self._service, request, wait.id, decision)
-                )
-                return await self._page(
+                problem = refusal_of(self._service, request, wait.id, decision)
+                return self._page(
                     request, drafts=drafts, fields=error.fields, problem=problem or str(error)
                 )
         # A form with parts of another decision is refused, as it is wherever it comes from.
@@ -153,7 +141,7 @@ class InboxPages:
         if kind == "remember":  # an approval of later calls, too
             kind, seconds = "approve", str(form.get("seconds", ""))
             if not seconds.isdecimal():
-                return await self._page(request, problem="Say for how long.")
+                return self._page(request, problem="Say for how long.")
             remember: dict[str, object] = {"seconds": int(seconds)}
             if form.get("calls") == "any":
                 remember["when"] = {}
@@ -161,56 +149,48 @@ class InboxPages:
                 remember["thread"] = True
             options["remember"] = remember
         try:
-            await run_in_threadpool(lambda: decide(self._service, request, wait.id, kind, options))
+            decide(self._service, request, wait.id, kind, options)
         except (ReviewError, AlreadyDecided, ClaimedByOther) as error:
-            return await self._page(request, error, drafts=drafts)
+            return self._page(request, error, drafts=drafts)
         # htmx puts the answer into the page.
         if is_partial(request):
-            return await self._page(request)
+            return self._page(request)
         # With 303, a reload of the page does not send the form again.
         return RedirectResponse(f"/inbox/{wait.id}", status_code=303)
 
-    @with_error_page
-    async def claim(self, request: Request) -> Response:
+    def claim(self, request: Request) -> Response:
         """`POST /inbox/{wait}/claim`."""
-        return await self._claimed(request, "claim")
+        return self._claimed(request, "claim")
 
-    @with_error_page
-    async def release(self, request: Request) -> Response:
+    def release(self, request: Request) -> Response:
         """`POST /inbox/{wait}/release`."""
-        return await self._claimed(request, "release")
+        return self._claimed(request, "release")
 
-    async def _claimed(self, request: Request, what: str) -> Response:
-        await read_form(request)
+    def _claimed(self, request: Request, what: str) -> Response:
         principal, wait = request.state.principal, request.path_params["wait"]
         inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)
-        await run_in_threadpool(lambda: getattr(inbox, what)(wait, by=principal.name))
+        getattr(inbox, what)(wait, by=principal.name)
         if is_partial(request):
-            return await self._page(request)
+            return self._page(request)
         return RedirectResponse(f"/inbox/{wait}", status_code=303)
 
-    @with_error_page
-    async def audit(self, request: Request) -> Response:
+    def audit(self, request: Request) -> Response:
         """`GET /inbox/audit`: who did what."""
         query, tenant = request.query_params, request.state.principal.tenant
         filters: Any = {name: query.get(name) or None for name in ("thread", "who")}
         before = number(request, "before", 0) or None
-
-        def work() -> dict[str, Any]:
-            inbox = self._service.inbox(tenant)
-            # One more than is shown tells whether there are older ones.
-            entries = inbox.audit(**filters, before=before, limit=ENTRIES + 1)
-            older = entries[ENTRIES - 1].number if len(entries) > ENTRIES else None
-            deeds = deeds_of(self._service, entries[:ENTRIES], tenant)
-            ids = {action.entry.thread_id for action in deeds}
-            threads = (
-                self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
-            )
-            titles = {thread.id: thread.title for thread in threads}
-            return {"deeds": deeds, "titles": titles, "older": older}
-
-        values = await run_in_threadpool(work)
-        return page(request, "audit.html", before=before, **filters, **values)
+        inbox = self._service.inbox(tenant)
+        # One more than is shown tells whether there are older ones.
+        entries = inbox.audit(**filters, before=before, limit=ENTRIES + 1)
+        older = entries[ENTRIES - 1].number if len(entries) > ENTRIES else None
+        deeds = deeds_of(self._service, entries[:ENTRIES], tenant)
+        ids = {action.entry.thread_id for action in deeds}
+        threads = (
+            self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
+        )
+        titles = {thread.id: thread.title for thread in threads}
+        values: Any = {"deeds": deeds, "titles": titles, "older": older, "before": before}
+        return page(request, "audit.html", **filters, **values)
 
     def _wait(self, request: Request) -> Wait:
         tenant = request.state.principal.tenant

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cache, wraps
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -21,11 +21,11 @@ from starlette.routing import Route
 from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.pages.attachments import LIMIT
 from agent_factory.serve.pages.markdown import markdown
-from agent_factory.serve.security import csrf_token
+from agent_factory.serve.security import csrf_token, read_form
+from agent_factory.service import Service, ThreadInfo
 from agent_factory.topology.render import html, svg
 
-Pages = TypeVar("Pages")
-Endpoint = Callable[[Pages, Request], Awaitable[Response]]
+Endpoint = Callable[[Request], Response]
 
 _FOLDER = Path(str(files("agent_factory.serve.pages")))
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -71,26 +71,55 @@ def is_partial(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
-def with_error_page(endpoint: Endpoint[Pages]) -> Endpoint[Pages]:
-    """Let an endpoint answer errors of the service with a page that says what to do."""
+class PageRoute(Route):
+    """A route of a page.
 
-    @wraps(endpoint)
-    async def serve(pages: Pages, request: Request) -> Response:
-        try:
-            return await endpoint(pages, request)
-        # Nobody reads a page: RequestGuard ends the request.
-        except ClientDisconnect:
-            raise
-        except Exception as error:
-            status, text = refusal_of(request, error)
-        template = "error_part.html" if is_partial(request) else "error.html"
-        path, is_missing = request.url.path, status == 404
-        # A form is sent to a place below its page, which has no page itself.
-        back = path if request.method == "GET" else path.rpartition("/")[0]
-        context = {"text": text, "is_missing": is_missing, "back": back}
-        return page(request, template, status=status, **context)
+    Args:
+        path: The path.
+        endpoint: A function that answers, in a thread. Of a form that was sent, it finds the
+            fields in `request.state.form`. An error becomes a page that says what to do.
+        method: The method.
+    """
 
-    return serve
+    def __init__(self, path: str, endpoint: Endpoint, method: str = "GET") -> None:
+        async def serve(request: Request) -> Response:
+            try:
+                if method == "POST":
+                    request.state.form = await read_form(request)
+                return await run_in_threadpool(endpoint, request)
+            # Nobody reads a page: RequestGuard ends the request.
+            except ClientDisconnect:
+                raise
+            except Exception as error:
+                status, text = refusal_of(request, error)
+            template = "error_part.html" if is_partial(request) else "error.html"
+            path, is_missing = request.url.path, status == 404
+            # A form is sent to a place below its page, which has no page itself.
+            back = path if request.method == "GET" else path.rpartition("/")[0]
+            context = {"text": text, "is_missing": is_missing, "back": back}
+            return page(request, template, status=status, **context)
+
+        super().__init__(path, serve, methods=[method])
+
+
+class Pages:
+    """Pages about the threads of a service, those of the tenant who asks.
+
+    Args:
+        service: The service.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def _thread(self, request: Request) -> ThreadInfo:
+        """The thread that the address of a page names.
+
+        Raises:
+            NotFound: The tenant has no such thread.
+        """
+        tenant = request.state.principal.tenant
+        return self._service.threads.get(request.path_params["thread"], tenant=tenant)
 
 
 @cache

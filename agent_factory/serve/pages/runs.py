@@ -6,7 +6,6 @@ import time
 from datetime import datetime
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -15,9 +14,8 @@ from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.failure import failure_of
 from agent_factory.serve.pages.live import AT_WORK
-from agent_factory.serve.pages.rendering import page, with_error_page
+from agent_factory.serve.pages.rendering import Pages, page
 from agent_factory.serve.pages.timeline import Span, timeline_of
-from agent_factory.serve.security import read_form
 from agent_factory.service import NotFound, Service
 
 PAGE = 50
@@ -46,21 +44,16 @@ _MOMENTS = 25
 _WAITS = 200
 
 
-class RunPages:
+class RunPages(Pages):
     """Answers requests for pages about runs."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    @with_error_page
-    async def runs(self, request: Request) -> Response:
+    def runs(self, request: Request) -> Response:
         """`GET /studio/runs`: the list, with its filters."""
-        return page(request, "runs.html", **await run_in_threadpool(self._list, request))
+        return page(request, "runs.html", **self._list(request))
 
-    @with_error_page
-    async def rows(self, request: Request) -> Response:
+    def rows(self, request: Request) -> Response:
         """`GET /studio/runs/rows`: the list alone."""
-        return page(request, "run_rows.html", **await run_in_threadpool(self._list, request))
+        return page(request, "run_rows.html", **self._list(request))
 
     def _list(self, request: Request) -> dict[str, Any]:
         """The runs that a request asks for."""
@@ -92,15 +85,13 @@ class RunPages:
             "now": time.time(),
         }
 
-    @with_error_page
-    async def run(self, request: Request) -> Response:
+    def run(self, request: Request) -> Response:
         """`GET /studio/runs/{run}`: one run, with its timeline."""
-        return page(request, "run.html", **await run_in_threadpool(self._shown, request))
+        return page(request, "run.html", **self._shown(request))
 
-    @with_error_page
-    async def parts(self, request: Request) -> Response:
+    def parts(self, request: Request) -> Response:
         """`GET /studio/runs/{run}/parts`: what changes while it works."""
-        return page(request, "run_parts.html", **await run_in_threadpool(self._shown, request))
+        return page(request, "run_parts.html", **self._shown(request))
 
     def _shown(self, request: Request) -> dict[str, Any]:
         """Values for the page of a run."""
@@ -143,28 +134,16 @@ class RunPages:
 
     # What can be done
 
-    @with_error_page
-    async def cancel(self, request: Request) -> Response:
+    def cancel(self, request: Request) -> Response:
         """`POST /studio/runs/{run}/cancel`: end a run."""
-        await read_form(request)
         principal, id = request.state.principal, request.path_params["run"]
-
-        def work() -> None:
-            self._service.run(id, tenant=principal.tenant).cancel(by=principal.name)
-
-        await run_in_threadpool(work)
+        self._service.run(id, tenant=principal.tenant).cancel(by=principal.name)
         return RedirectResponse(f"/studio/runs/{id}", status_code=303)
 
-    @with_error_page
-    async def retry(self, request: Request) -> Response:
+    def retry(self, request: Request) -> Response:
         """`POST /studio/runs/{run}/retry`: go on where a run has failed."""
-        await read_form(request)
         principal, id = request.state.principal, request.path_params["run"]
-
-        def work() -> str:
-            return self._service.run(id, tenant=principal.tenant).retry(by=principal.name).id
-
-        new = await run_in_threadpool(work)
+        new = self._service.run(id, tenant=principal.tenant).retry(by=principal.name).id
         return RedirectResponse(f"/studio/runs/{new}", status_code=303)
 
 

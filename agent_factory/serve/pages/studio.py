@@ -31,12 +31,11 @@ from agent_factory.serve.pages.live import (
 from agent_factory.serve.pages.moments import time_of
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.queue import is_of, queue_of
-from agent_factory.serve.pages.rendering import is_partial, page, with_error_page
+from agent_factory.serve.pages.rendering import Pages, is_partial, page
 from agent_factory.serve.pages.thread_rows import thread_rows
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
-from agent_factory.serve.security import read_form
-from agent_factory.service import Service, ThreadInfo, can_be_steered
+from agent_factory.service import ThreadInfo, can_be_steered
 
 PAGE = 50
 """Threads that are loaded at once."""
@@ -47,11 +46,8 @@ _BEGINS_WITHIN = 2.0
 STATUSES = ("idle", "queued", "running", "waiting", "failed")
 
 
-class StudioPages:
+class StudioPages(Pages):
     """Answers requests for pages about threads and runs."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
 
     async def home(self, request: Request) -> Response:
         """`GET /`."""
@@ -59,21 +55,19 @@ class StudioPages:
 
     # Lists
 
-    @with_error_page
-    async def threads(self, request: Request) -> Response:
+    def threads(self, request: Request) -> Response:
         """`GET /studio`: the threads, and a form for a new one."""
         return page(
             request,
             "studio.html",
             agents=self._agents(),
             agent=request.query_params.get("agent", ""),
-            **await run_in_threadpool(self._found, request),
+            **self._found(request),
         )
 
-    @with_error_page
-    async def rows(self, request: Request) -> Response:
+    def rows(self, request: Request) -> Response:
         """`GET /studio/threads`: a part of the list."""
-        return page(request, "thread_rows.html", **await run_in_threadpool(self._found, request))
+        return page(request, "thread_rows.html", **self._found(request))
 
     def _found(self, request: Request) -> dict[str, Any]:
         """The threads that a request asks for."""
@@ -106,8 +100,7 @@ class StudioPages:
         """The media types of files that people may attach to messages to an agent."""
         return accepted_types(self._service.attachments(agent))
 
-    @with_error_page
-    async def agent(self, request: Request) -> Response:
+    def agent(self, request: Request) -> Response:
         """`GET /studio/agents/{agent}`: the plan, with the details of each part."""
         name = request.path_params["agent"]
         if (agent := self._service.agents.get(name)) is None:
@@ -129,24 +122,20 @@ class StudioPages:
 
     # One thread
 
-    @with_error_page
-    async def thread(self, request: Request) -> Response:
+    def thread(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}`: the conversation, the plan, the cost, the history."""
-        listing = await run_in_threadpool(self._found, request)
-        context = await run_in_threadpool(self._shown, request)
         thread = request.path_params["thread"]
-        return page(request, "thread.html", **{**listing, "open": thread}, **context)
+        listing = {**self._found(request), "open": thread}
+        return page(request, "thread.html", **listing, **self._shown(request))
 
-    @with_error_page
-    async def parts(self, request: Request) -> Response:
+    def parts(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/parts`: what changes when a run has paused or ended."""
-        context = await run_in_threadpool(self._shown, request)
         only_head = request.query_params.get("only") == "head"
-        return page(request, "thread_parts.html", only_head=only_head, **context)
+        return page(request, "thread_parts.html", only_head=only_head, **self._shown(request))
 
     def _shown(self, request: Request) -> dict[str, Any]:
         """Values for the page of a thread."""
-        info, checkpoint = self._info(request), request.query_params.get("at")
+        info, checkpoint = self._thread(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
         state = None if agent is None else state_at(self._service, info, checkpoint)
         queue = [] if checkpoint else queue_of(self._service, info, state)
@@ -196,20 +185,16 @@ class StudioPages:
             "agents": self._agents(),
         }
 
-    @with_error_page
-    async def held(self, request: Request) -> Response:
+    def held(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/held`: messages that wait for a decision, or for a run."""
-        info = await run_in_threadpool(self._info, request)
-
-        queue = await run_in_threadpool(queue_of, self._service, info)
+        info = self._thread(request)
+        queue = queue_of(self._service, info)
         messages = [message for message in queue if message.run != info.run]
         return page(request, "held.html", held=messages, thread_id=info.id)
 
-    @with_error_page
-    async def missing(self, request: Request) -> Response:
+    def missing(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/missing`: says if no worker is there for the run."""
-        info = await run_in_threadpool(self._info, request)
-        missing = await run_in_threadpool(self._missing, info)
+        missing = self._missing(self._thread(request))
         return page(request, "missing.html", missing=missing)
 
     def _missing(self, info: ThreadInfo) -> str:
@@ -221,7 +206,7 @@ class StudioPages:
 
     async def thread_events(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/events`: what happens on a thread, as it happens."""
-        info = await run_in_threadpool(self._info, request)
+        info = await run_in_threadpool(self._thread, request)
         agent = self._service.agents.get(info.agent)
         picture = None if agent is None else picture_of(agent)
         events = ThreadEvents(self._service, info.id, info.tenant, picture)
@@ -229,22 +214,19 @@ class StudioPages:
         shown = request.query_params.get("shown", "")
         return EventSourceResponse(events.follow(after, shown), ping=PING_SECONDS)
 
-    @with_error_page
-    async def begin(self, request: Request) -> Response:
+    def begin(self, request: Request) -> Response:
         """`POST /studio/threads`: a new thread with its first message."""
-        form = await read_form(request)
-        return await self._submit(request, str(form.get("agent", "")), None)
+        return self._submit(request, str(request.state.form.get("agent", "")), None)
 
-    @with_error_page
-    async def write(self, request: Request) -> Response:
+    def write(self, request: Request) -> Response:
         """`POST /studio/threads/{thread}/messages`: a message, or another run from a checkpoint."""
-        info = await run_in_threadpool(self._info, request)
-        return await self._submit(request, info.agent, info.id)
+        info = self._thread(request)
+        return self._submit(request, info.agent, info.id)
 
-    async def _submit(self, request: Request, agent: str, thread: str | None) -> Response:
-        form, tenant = await read_form(request), request.state.principal.tenant
+    def _submit(self, request: Request, agent: str, thread: str | None) -> Response:
+        form, principal = request.state.form, request.state.principal
         text, checkpoint = str(form.get("text", "")), str(form.get("checkpoint", "")) or None
-        message = await run_in_threadpool(message_of, form, text, self._service.attachments(agent))
+        message = message_of(form, text, self._service.attachments(agent))
         has_message = not isinstance(message, str) or bool(message.strip())
         if not has_message and checkpoint is None:
             raise HTTPException(422, "The message is empty.")
@@ -258,12 +240,12 @@ class StudioPages:
             "checkpoint": checkpoint,
             "interrupt_before": form.getlist("interrupt_before") or None,
             "interrupt_after": form.getlist("interrupt_after") or None,
-            "tenant": tenant,
+            "tenant": principal.tenant,
             "waiting": waiting,
             "busy": busy,
-            "by": request.state.principal.name,
+            "by": principal.name,
         }
-        run = await run_in_threadpool(lambda: self._service.submit(agent, **arguments))
+        run = self._service.submit(agent, **arguments)
         place = f"/studio/threads/{run.thread_id}"
         if not is_partial(request):
             return RedirectResponse(place, status_code=303)
@@ -273,19 +255,12 @@ class StudioPages:
         # With 204, htmx leaves the page as it is: the message comes by the stream of events.
         return Response(status_code=204, headers={"HX-Trigger": "written"})
 
-    @with_error_page
-    async def cancel(self, request: Request) -> Response:
+    def cancel(self, request: Request) -> Response:
         """`POST /studio/threads/{thread}/cancel`: end the run of a thread."""
-        await read_form(request)
-        info = await run_in_threadpool(self._info, request)
+        info = self._thread(request)
         if info.run is not None:
-            run = await run_in_threadpool(self._service.run, info.run)
-            await run.acancel(by=request.state.principal.name)
+            self._service.run(info.run).cancel(by=request.state.principal.name)
         place = f"/studio/threads/{info.id}"
         if is_partial(request):
             return Response(status_code=204)
         return RedirectResponse(place, status_code=303)
-
-    def _info(self, request: Request) -> ThreadInfo:
-        thread, tenant = request.path_params["thread"], request.state.principal.tenant
-        return self._service.threads.get(thread, tenant=tenant)
