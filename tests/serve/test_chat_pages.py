@@ -19,7 +19,7 @@ from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.serve import Principal, create_app
 from agent_factory.serve.pages.attachments import LIMIT, File
-from agent_factory.serve.pages.branches import Branch, versions_of
+from agent_factory.serve.pages.history import Branch, versions_of
 from agent_factory.serve.pages.markdown import markdown
 from agent_factory.service import NotFound, Service
 from agent_factory.testing import ScriptedChatModel

@@ -7,8 +7,7 @@ from starlette.routing import Route
 from agent_factory.serve.pages.approvals import ApprovalPages
 from agent_factory.serve.pages.bulk import BulkPages
 from agent_factory.serve.pages.developer import DeveloperPages
-from agent_factory.serve.pages.forks import ForkPages
-from agent_factory.serve.pages.history import HistoryPages
+from agent_factory.serve.pages.history_pages import HistoryPages
 from agent_factory.serve.pages.inbox import InboxPages
 from agent_factory.serve.pages.rendering import PageRoute, static_files
 from agent_factory.serve.pages.runs import RunPages
@@ -23,7 +22,7 @@ def routes(service: Service) -> list[Route]:
     approvals, bulk = ApprovalPages(service), BulkPages(service)
     runs, settings = RunPages(service), ThreadSettings(service)
     history = HistoryPages(service)
-    forks, developer = ForkPages(service), DeveloperPages(service)
+    developer = DeveloperPages(service)
     thread, wait = "/studio/threads/{thread}", "/inbox/{wait}"
     run = "/studio/runs/{run}"
     return [
@@ -37,8 +36,8 @@ def routes(service: Service) -> list[Route]:
         Route("/studio/agents/{agent}/plan.svg", studio.plan),
         PageRoute(thread, studio.thread),
         PageRoute(f"{thread}/messages", studio.write, "POST"),
-        PageRoute(f"{thread}/answers", forks.regenerate, "POST"),
-        PageRoute(f"{thread}/versions", forks.resend, "POST"),
+        PageRoute(f"{thread}/answers", history.regenerate, "POST"),
+        PageRoute(f"{thread}/versions", history.resend, "POST"),
         PageRoute(f"{thread}/developer", developer.show),
         PageRoute(f"{thread}/state", developer.write, "POST"),
         PageRoute(f"{thread}/cancel", studio.cancel, "POST"),

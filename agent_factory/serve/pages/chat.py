@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from agent_factory.serve.pages.branches import Version, branches_of, ids_of, versions_of
 from agent_factory.serve.pages.conversation import Call, Entry
+from agent_factory.serve.pages.history import ThreadHistory, Version, ids_of, versions_of
 from agent_factory.service import Service, ThreadInfo
 
 
@@ -56,7 +56,7 @@ def chat_of(
         at: The checkpoint that is shown; None for the newest.
     """
     is_waiting, is_known = info.status == "waiting", info.agent in service.agents
-    branches = branches_of(service, info.id) if is_known else []
+    branches = ThreadHistory(service, info).branches() if is_known else []
     ends = [branch.end for branch in branches]
     # A turn is over when the user writes: what comes before it answers something else.
     answer = question = ""

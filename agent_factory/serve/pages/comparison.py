@@ -11,8 +11,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from agent_factory.serve.pages.conversation import in_one_line
-from agent_factory.serve.pages.moments import by_id
 from agent_factory.serve.pages.rendering import pretty
+from agent_factory.serve.pages.wording import by_id
 
 LONGEST = 20_000
 """Characters of two texts up to which their words are compared."""

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_factory.serve.body import json_value
-from agent_factory.serve.pages.branches import id_of
+from agent_factory.serve.pages.history import id_of
 from agent_factory.serve.pages.rendering import Pages, is_partial, page, pretty
 from agent_factory.service import ThreadInfo
 from agent_factory.types import Graph

@@ -1,102 +1,447 @@
-"""History: the moments of a thread, and what is different between two of them."""
+"""History: the states of a thread as a tree, with its branches and what happened in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 
+from langchain_core.messages import BaseMessage
 from langgraph.types import StateSnapshot
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
 
-from agent_factory.serve.pages.comparison import compare
-from agent_factory.serve.pages.moments import (
-    Wording,
-    id_of,
-    moments_of,
-    parent_of,
-    time_of,
-)
-from agent_factory.serve.pages.queue import queue_of
-from agent_factory.serve.pages.rendering import Pages, is_partial, page
-from agent_factory.serve.principal import LOCAL
-from agent_factory.service import NotFound, Service, ThreadInfo
+from agent_factory.serve.pages.rails import PATH, Rails
+from agent_factory.serve.pages.wording import Line, Wording, quoted
+from agent_factory.service import NotFound, Run, Service, ThreadInfo, Wait
+from agent_factory.upstream import RUN_ID
 
 PAGE = 50
 """Checkpoints that are loaded at once."""
 
+MOST_BRANCHES = 30
+"""The branches of a thread that are compared, the newest ones."""
 
-class HistoryPages(Pages):
-    """Answers requests about earlier moments of threads."""
+MOST_QUEUED = 50
+"""Messages of a queue that a page shows."""
 
-    def history(self, request: Request) -> Response:
-        """`GET /studio/threads/{thread}/history`: the moments, and a comparison of two of them."""
-        query, service, info = request.query_params, self._service, self._thread(request)
-        context: dict[str, Any] = {"thread": info, "moments": [], "at": query.get("at")}
-        context |= {"more": None, "columns": "", "newest": "", "comparison": None, "ends": ()}
-        template = "history.html" if is_partial(request) else "history_page.html"
-        if info.agent not in service.agents:
-            return page(request, template, **context)
-        # Nobody is authenticated, so the one who looks is the one who writes.
-        wording = Wording(info.agent, "you" if request.state.principal == LOCAL else "the user")
-        columns = query.get("columns", "").split(",") if query.get("columns") else []
-        context |= part_of(service, info, wording, query.get("before"), columns)
-        checkpoints = [row.checkpoint for row in context["moments"] if row.checkpoint]
-        if checkpoints:
-            context |= {"newest": checkpoints[0], "chosen": (checkpoints[-1], checkpoints[0])}
-        if first := query.get("from"):
-            states = [state_at(service, info, id) for id in (first, query.get("to") or None)]
-            # The earlier one first, whichever was chosen first.
-            states.sort(key=time_of)
-            context["comparison"] = compare(states[0].values, states[1].values, info.agent)
-            # A moment further back than the part of the history has its time alone.
-            words = {step.id: row.words for row in context["moments"] for step in row.steps}
-            context["ends"] = [
-                (id_of(state), time_of(state), words.get(id_of(state), "")) for state in states
-            ]
-            context["chosen"] = [id for id, *_ in context["ends"]]
-        return page(request, template, **context)
+AT_WORK = ("queued", "running")
+"""States of a thread, or of a run, that a worker has or gets."""
 
 
-def part_of(
-    service: Service, info: ThreadInfo, wording: Wording, before: str | None, columns: Sequence[str]
-) -> dict[str, Any]:
-    """A part of a history, with where the next part begins ("more") and its columns.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A checkpoint, as developers know it.
+
+    Args:
+        id: Its id.
+        number: The number of the step that has written it.
+        source: "input", "loop", "update" or "fork", as LangGraph's metadata have it.
+        next: The nodes that run next.
+        messages: How many messages the state has.
+    """
+
+    id: str
+    number: int
+    source: str
+    next: tuple[str, ...]
+    messages: int
+
+    @classmethod
+    def of(cls, state: StateSnapshot) -> Step:
+        """The checkpoint of a state."""
+        metadata: Mapping[str, object] = state.metadata or {}
+        number, source = metadata.get("step", 0), str(metadata.get("source", ""))
+        return cls(id_of(state), number, source, nodes_after(state), len(messages_of(state)))  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class Moment:
+    """A row of a history: a checkpoint, a decision, or a message that waits for its turn.
+
+    Args:
+        at: When, in seconds since 1970.
+        lines: What happened.
+        checkpoint: The id of the checkpoint; "" if the row is about something else.
+        before: The id of the checkpoint that it comes from, if there is one.
+        wait: The id of the wait that it is about, if it is about one.
+        is_open: Whether nobody has decided that wait.
+        note: What a message waits for, if it does.
+        steps: The checkpoint, and later ones at which nothing happened that people care about.
+        branches: How many branches go on from here.
+        rails: What each column of the branches shows, as classes of a style.
+        is_on_path: Whether it led to where the thread is now.
+    """
+
+    at: float
+    lines: tuple[Line, ...]
+    checkpoint: str = ""
+    before: str | None = None
+    wait: str = ""
+    is_open: bool = False
+    note: str = ""
+    steps: list[Step] = field(default_factory=list)
+    branches: int = 0
+    rails: tuple[str, ...] = ()
+    is_on_path: bool = True
+
+    @property
+    def words(self) -> str:
+        """The lines as one text."""
+        parts = (
+            " ".join(filter(None, (line.who, line.did, line.tool, line.how))) for line in self.lines
+        )
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message, or a fork, that no run has read.
+
+    Args:
+        run: The id of its run.
+        text: What it says; "" for a fork without a message.
+        checkpoint: The id of the checkpoint at which it begins, if it is a fork.
+        created_at: When it was sent, in seconds since 1970.
+        note: What it waits for.
+    """
+
+    run: str
+    text: str
+    checkpoint: str | None
+    created_at: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a message, among those that other branches have in its place.
+
+    Args:
+        number: Its number, from 1.
+        count: How many there are.
+        previous: The end of the branch with the one before it; "" if there is none.
+        next: The end of the branch with the one after it; "" if there is none.
+    """
+
+    number: int
+    count: int
+    previous: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch of a thread.
+
+    Args:
+        checkpoints: The ids of its checkpoints, its end first.
+        messages: The ids of its messages, the oldest first.
+    """
+
+    checkpoints: Sequence[str]
+    messages: Sequence[str]
+
+    @property
+    def end(self) -> str:
+        """The id of its last checkpoint."""
+        return self.checkpoints[0]
+
+
+class ThreadHistory:
+    """The states of a thread: a tree of checkpoints, in which each fork begins a branch.
 
     Args:
         service: The service.
-        info: The thread.
-        wording: The words for what has happened.
-        before: The id of the last checkpoint of the part before, which is newer, if there is one.
-        columns: The columns with which that part has ended.
+        thread: The thread, whose tenant was checked.
     """
-    # One more than is shown: the state before the last one that is.
-    states = list(service.threads.history(info.id, before=before, limit=PAGE + 1))
-    loaded = {id_of(state): state for state in states}
-    states, has_more = states[:PAGE], len(states) > PAGE
-    # A branch can come from a state that is further back.
-    missing = {parent_of(state) for state in states} - loaded.keys() - {None}
-    parents = {id: state_at(service, info, id) for id in missing if id is not None}
-    moments, ends = moments_of(
-        states,
-        wording,
-        service.inbox(info.tenant).find(threads=[info.id]),
-        () if before else queue_of(service, info, states[0] if states else None),
-        parents=loaded | parents,
-        columns=columns,
-    )
-    more = id_of(states[-1]) if has_more else None
-    return {"moments": moments, "more": more, "columns": ",".join(ends)}
+
+    def __init__(self, service: Service, thread: ThreadInfo) -> None:
+        self._service, self._thread = service, thread
+
+    def state(self, checkpoint: str | None = None) -> StateSnapshot:
+        """The state at a checkpoint; None takes the newest.
+
+        Raises:
+            NotFound: The thread does not have the checkpoint.
+        """
+        state = self._service.threads.state(self._thread.id, checkpoint=checkpoint)
+        # LangGraph returns an empty state for a checkpoint that does not exist.
+        if checkpoint is not None and state.created_at is None:
+            raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
+        return state
+
+    def path(self, at: str | None) -> Iterator[StateSnapshot]:
+        """The states of a branch, from its end back to its beginning.
+
+        Args:
+            at: The id of the checkpoint at the end of the branch; None takes the newest.
+        """
+        state = self._service.threads.state(self._thread.id, checkpoint=at)
+        yield state
+        for earlier in self._service.threads.history(self._thread.id, before=id_of(state)):
+            parent = parent_of(state)
+            if parent is None:
+                return
+            # The history has the checkpoints of all branches.
+            if id_of(earlier) == parent:
+                state = earlier
+                yield state
+
+    def branches(self) -> list[Branch]:
+        """The branches, the newest first; none if there is only one."""
+        branches = self._service.threads.branches(self._thread.id, limit=MOST_BRANCHES)
+        if len(branches) < 2:
+            return []
+        ends = (self.state(branch[0]) for branch in branches)
+        return [
+            Branch(branch, ids_of(messages_of(end)))
+            for branch, end in zip(branches, ends, strict=True)
+        ]
+
+    def fork(self, message: str, at: str | None, *, keeps: bool) -> str:
+        """The checkpoint from which a message is written again, or answered again.
+
+        Args:
+            message: The id of the message.
+            at: The checkpoint at the end of the branch; None takes the newest.
+            keeps: Whether the message stays: then it is the first checkpoint with it, else the one
+                before, which takes another input in its place.
+
+        Raises:
+            HTTPException: 404 if the branch has no such message, or begins with it.
+        """
+        first = before = None
+        for state in self.path(at):
+            if message in ids_of(messages_of(state)):
+                first = id_of(state)
+                continue
+            before = first and id_of(state)
+            break
+        if first is None:
+            text = "is not in this branch of the thread"
+        elif keeps or before:
+            return first if keeps else str(before)
+        else:
+            text = "has no checkpoint before it"
+        raise HTTPException(404, f"The message {message!r:.80} {text}.")
+
+    def queue(self, newest: StateSnapshot | None = None) -> list[QueuedMessage]:
+        """Messages and forks that no run has read, in their order.
+
+        Args:
+            newest: The newest state, if there is one: what is in it has been read.
+        """
+        thread = self._thread
+        if thread.status == "waiting":
+            return held_messages(self._service, thread.id, thread.tenant)
+        if thread.status not in AT_WORK:
+            return []
+        messages = []
+        runs = self._service.threads.runs(thread.id, status=[*AT_WORK], limit=MOST_QUEUED)
+        for run in runs:
+            facts, checkpoint = run.info, fork_of(run)
+            # A message that a run works on is in the state, or is there with its first step.
+            has_begun = facts.status == "running" and checkpoint is None
+            if facts.reader is not None or has_begun or has_written(run.id, newest):
+                continue
+            note = "waits for its turn"
+            if run.id == thread.run:
+                note = "begins"
+            elif run.request.get("busy") == "steer":
+                note = "is read at the next step of the run"
+            text = "\n".join(str(message.text) for message in run.messages)
+            messages.append(QueuedMessage(run.id, text, checkpoint, facts.created_at, note))
+        return messages[::-1]
+
+    def part(
+        self, wording: Wording, before: str | None, columns: Sequence[str]
+    ) -> tuple[list[Moment], list[str], str | None]:
+        """A part of the history, the newest first; its columns, and the checkpoint where it ends.
+
+        Args:
+            wording: The words for what has happened.
+            before: The checkpoint at which the part before this one, which is newer, has ended.
+            columns: The columns with which that part has ended.
+        """
+        # One more than is shown: the state before the last one that is.
+        read = self._service.threads.history(self._thread.id, before=before, limit=PAGE + 1)
+        loaded = {id_of(state): state for state in read}
+        states, has_more = [*loaded.values()][:PAGE], len(loaded) > PAGE
+        # A branch can come from a state that is further back.
+        missing = {parent_of(state) for state in states} - loaded.keys() - {None}
+        loaded |= {id: self.state(id) for id in missing if id is not None}
+        waits = self._service.inbox(self._thread.tenant).find(threads=[self._thread.id])
+        queue = [] if before else self.queue(states[0] if states else None)
+        moments, ends = moments_of(states, wording, waits, queue, loaded, columns)
+        return moments, ends, id_of(states[-1]) if has_more else None
 
 
-def state_at(service: Service, info: ThreadInfo, checkpoint: str | None) -> StateSnapshot:
-    """The state of a thread at a checkpoint; None takes the newest.
+def id_of(state: StateSnapshot) -> str:
+    """The id of the checkpoint of a state; "" of a thread that has none."""
+    return str(state.config["configurable"].get("checkpoint_id", ""))
+
+
+def parent_of(state: StateSnapshot) -> str | None:
+    """The id of the checkpoint that a state comes from; None if it is the first."""
+    parent = state.parent_config
+    return None if parent is None else str(parent["configurable"]["checkpoint_id"])
+
+
+def time_of(state: StateSnapshot) -> float:
+    """When a state was stored, in seconds since 1970."""
+    return datetime.fromisoformat(state.created_at).timestamp() if state.created_at else 0.0
+
+
+def messages_of(state: StateSnapshot) -> Sequence[BaseMessage]:
+    """The messages of a state."""
+    return state.values.get("messages") or ()
+
+
+def ids_of(messages: Sequence[BaseMessage]) -> list[str]:
+    """The ids of messages."""
+    return [message.id or "" for message in messages]
+
+
+def nodes_after(state: StateSnapshot) -> tuple[str, ...]:
+    """The nodes that run next, without those of LangGraph, such as `__start__`."""
+    return tuple(name for name in state.next if not name.startswith("__"))
+
+
+def fork_of(run: Run) -> str | None:
+    """The checkpoint at which a run begins a branch; None if it goes on from the newest."""
+    checkpoint: str | None = run.request.get("checkpoint")
+    return checkpoint
+
+
+def has_written(run: str, state: StateSnapshot | None) -> bool:
+    """Return True if a run has written a state."""
+    metadata: Mapping[str, object] = (state.metadata if state is not None else None) or {}
+    return metadata.get(RUN_ID) == run
+
+
+def held_messages(service: Service, thread: str, tenant: str) -> list[QueuedMessage]:
+    """Messages of a thread that are held until a decision, in their order.
 
     Raises:
-        NotFound: The thread does not have the checkpoint.
+        NotFound: There is no such thread.
     """
-    state = service.threads.state(info.id, checkpoint=checkpoint, tenant=info.tenant)
-    # LangGraph returns an empty state for a checkpoint that does not exist.
-    if checkpoint is not None and state.created_at is None:
-        raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
-    return state
+    return [
+        QueuedMessage(held.run, held.text, held.checkpoint, held.created_at, "held until decided")
+        for held in service.threads.held(thread, tenant=tenant)
+    ]
+
+
+def versions_of(shown: Sequence[str], branches: Sequence[Branch]) -> dict[str, Version]:
+    """The versions of the messages that are shown, by their ids.
+
+    Two branches have two versions of a message if all messages before it are the same. The
+    versions are in the order in which they were written.
+
+    Args:
+        shown: The ids of the messages that are shown.
+        branches: The branches of the thread, the newest first.
+
+    >>> branches = [Branch(["3", "1"], ["q", "a2"]), Branch(["2", "1"], ["q", "a1"])]
+    >>> versions_of(["q", "a2"], branches)
+    {'a2': Version(number=2, count=2, previous='2', next='')}
+    """
+    versions: dict[str, Version] = {}
+    alike = [*branches]
+    for place, message in enumerate(shown):
+        groups: dict[str, list[Branch]] = {}
+        for branch in alike:
+            if len(branch.messages) > place:
+                groups.setdefault(branch.messages[place], []).append(branch)
+        if len(groups) > 1 and message in groups:
+            ordered = sorted(groups.values(), key=partial(_beginning, groups.values()))
+            number, ends = ordered.index(groups[message]), [group[0].end for group in ordered]
+            before, _, after = ["", *ends, ""][number : number + 3]
+            versions[message] = Version(number + 1, len(ordered), before, after)
+        # Only these have the same messages up to here.
+        alike = groups.get(message, [])
+    return versions
+
+
+def _beginning(groups: Iterable[list[Branch]], group: list[Branch]) -> str:
+    """The first checkpoint that these branches have and the other groups do not."""
+    others = {id for other in groups if other is not group for b in other for id in b.checkpoints}
+    return min({id for branch in group for id in branch.checkpoints} - others)
+
+
+def happenings(
+    states: Sequence[StateSnapshot], wording: Wording, loaded: Mapping[str, StateSnapshot]
+) -> dict[str, Moment]:
+    """The moment that each checkpoint belongs to, by the ids of the checkpoints, the oldest first.
+
+    A checkpoint at which nothing happened that people care about is a step of the moment before it.
+    """
+    moments: dict[str, Moment] = {}
+    for state in reversed(states):
+        id, parent = id_of(state), parent_of(state)
+        earlier = loaded.get(parent or "")
+        lines = wording.lines(messages_of(earlier) if earlier else (), messages_of(state))
+        # Most checkpoints are those of hooks that pass: people would not find the others.
+        moment = moments.get(parent or "")
+        if lines or moment is None:
+            begun = Line("", "the thread began" if parent is None else "the run went on")
+            moment = Moment(time_of(state), tuple(lines or [begun]), id, parent)
+        moment.steps.append(Step.of(state))
+        moments[id] = moment
+    return moments
+
+
+def moments_of(
+    states: Sequence[StateSnapshot],
+    wording: Wording,
+    waits: Iterable[Wait],
+    queue: Sequence[QueuedMessage],
+    loaded: Mapping[str, StateSnapshot],
+    columns: Sequence[str],
+) -> tuple[list[Moment], list[str]]:
+    """The moments of some states, the newest first, and the columns with which they end.
+
+    Args:
+        states: The states, the newest first.
+        wording: The words for what has happened.
+        waits: What the thread has waited for.
+        queue: Messages that no run has read.
+        loaded: The states and those that come before them, by the ids of their checkpoints.
+        columns: The columns of the part of the history before this one, which is newer.
+    """
+    moments = happenings(states, wording, loaded)
+    rows = list({moment.checkpoint: moment for moment in moments.values()}.values())
+    decisions: dict[str, list[Wait]] = defaultdict(list)
+    for wait in sorted(waits, key=lambda wait: -(wait.decided_at or wait.created_at)):
+        if wait.checkpoint_id in moments:
+            decisions[moments[wait.checkpoint_id].checkpoint].append(wait)
+    origins = (moments.get(row.before or "") for row in rows)
+    branches = Counter(origin.checkpoint for origin in origins if origin is not None)
+    first = id_of(states[0]) if states else ""
+    # The path has the first column, also where newer rows are forks that have not begun.
+    rails = Rails(columns or [first], is_drawn=bool(columns))
+    shown: list[Moment] = []
+
+    def add(row: Moment, ids: Iterable[str], parent: str | None, *, joins: bool = True) -> None:
+        row.rails = rails.row({*ids}, parent, joins=joins)
+        row.is_on_path = rails.column == PATH
+        shown.append(row)
+
+    for message in reversed(queue):
+        did, how = ("wrote:", quoted(message.text)) if message.text else ("ran it again", "")
+        line = Line(wording.author, did, how=how, kind="human")
+        row = Moment(message.created_at, (line,), note=message.note, before=message.checkpoint)
+        # A message without a checkpoint goes on from where the thread is.
+        ids = [message.run] if message.checkpoint else [first]
+        add(row, ids, message.checkpoint or first)
+    for row in reversed(rows):
+        ids = [step.id for step in row.steps]
+        for wait in decisions[row.checkpoint]:
+            at, lines = wait.decided_at or wait.created_at, (wording.decision(wait),)
+            # It belongs to the branch that has begun first: those that fork here were not asked.
+            decision = Moment(at, lines, wait=wait.id, is_open=wait.decided_at is None)
+            add(decision, ids, row.checkpoint, joins=False)
+        row.branches = branches[row.checkpoint]
+        add(row, ids, row.before)
+    return shown, list(rails.parents)

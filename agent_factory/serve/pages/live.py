@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.json_response import to_json
-from agent_factory.serve.pages.branches import fork_of
 from agent_factory.serve.pages.conversation import Result, entry_of
+from agent_factory.serve.pages.history import AT_WORK, fork_of
 from agent_factory.serve.pages.picture import Picture
 from agent_factory.serve.pages.rendering import render
 from agent_factory.service import NotFound, Run, RunCancelled, Service, ThreadInfo
@@ -24,8 +24,6 @@ LOOK_SECONDS = 0.5
 
 PING_SECONDS = 15
 """How often a stream without news says that it is alive."""
-
-AT_WORK = ("queued", "running")
 
 
 def changes(service: Service, tenant: str) -> EventSourceResponse:

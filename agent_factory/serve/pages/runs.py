@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.failure import failure_of
-from agent_factory.serve.pages.live import AT_WORK
+from agent_factory.serve.pages.history import AT_WORK
 from agent_factory.serve.pages.rendering import Pages, page
 from agent_factory.serve.pages.timeline import Span, timeline_of
 from agent_factory.service import NotFound, Service

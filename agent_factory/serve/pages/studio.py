@@ -16,21 +16,24 @@ from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.activity import activity_of
 from agent_factory.serve.pages.attachments import accepted_types, message_of
-from agent_factory.serve.pages.branches import fork_of
 from agent_factory.serve.pages.chat import chat_of
 from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
-from agent_factory.serve.pages.history import state_at
-from agent_factory.serve.pages.live import (
+from agent_factory.serve.pages.history import (
     AT_WORK,
+    ThreadHistory,
+    fork_of,
+    has_written,
+    messages_of,
+    time_of,
+)
+from agent_factory.serve.pages.live import (
     PING_SECONDS,
     ThreadEvents,
     changes,
     submitted_with,
     version_of,
 )
-from agent_factory.serve.pages.moments import time_of
 from agent_factory.serve.pages.picture import picture_of
-from agent_factory.serve.pages.queue import is_of, queue_of
 from agent_factory.serve.pages.rendering import Pages, is_partial, page
 from agent_factory.serve.pages.thread_rows import thread_rows
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
@@ -137,15 +140,16 @@ class StudioPages(Pages):
         """Values for the page of a thread."""
         info, checkpoint = self._thread(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
-        state = None if agent is None else state_at(self._service, info, checkpoint)
-        queue = [] if checkpoint else queue_of(self._service, info, state)
+        history = ThreadHistory(self._service, info)
+        state = None if agent is None else history.state(checkpoint)
+        queue = [] if checkpoint else history.queue(state)
         is_at_work = info.status in AT_WORK
         run = self._service.run(info.run) if info.run and is_at_work and not checkpoint else None
-        fork = None if run is None or is_of(state, run.id) else fork_of(run)
+        fork = None if run is None or has_written(run.id, state) else fork_of(run)
         if fork is not None and state is not None:
             # The run goes on from there, and this state is from before it has written.
-            state = self._service.threads.state(info.id, checkpoint=fork)
-        messages = [*(state.values.get("messages") or [])] if state is not None else []
+            state = history.state(fork)
+        messages = [] if state is None else [*messages_of(state)]
         if run is not None:
             # The thread gets what was said with the first step of the run.
             ids = {message.id for message in messages}
@@ -188,7 +192,7 @@ class StudioPages(Pages):
     def held(self, request: Request) -> Response:
         """`GET /studio/threads/{thread}/held`: messages that wait for a decision, or for a run."""
         info = self._thread(request)
-        queue = queue_of(self._service, info)
+        queue = ThreadHistory(self._service, info).queue()
         messages = [message for message in queue if message.run != info.run]
         return page(request, "held.html", held=messages, thread_id=info.id)
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_factory.errors import ArgumentError
-from agent_factory.serve.pages.live import AT_WORK
+from agent_factory.serve.pages.history import AT_WORK
 from agent_factory.serve.pages.rendering import Pages, page
 from agent_factory.service import ThreadInfo
 

@@ -13,7 +13,7 @@ from agent_factory.factory import tools_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.forms import Field, fields_of
-from agent_factory.serve.pages.queue import QueuedMessage, held_messages
+from agent_factory.serve.pages.history import QueuedMessage, held_messages
 from agent_factory.serve.pages.thread_rows import decider_of, in_a_row
 from agent_factory.serve.pages.verdicts import changes
 from agent_factory.service import NotFound, Service, Wait

@@ -1,4 +1,4 @@
-"""Forks: an answer that is written again, and a message that is edited. Both begin a branch."""
+"""Pages of a history: its moments, a comparison of two of them, and forks from them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,47 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from agent_factory.serve.pages.branches import fork_after, fork_before
-from agent_factory.serve.pages.rendering import is_partial
+from agent_factory.serve.pages.comparison import compare
+from agent_factory.serve.pages.history import ThreadHistory, id_of, messages_of, time_of
+from agent_factory.serve.pages.rendering import is_partial, page
 from agent_factory.serve.pages.studio import StudioPages
+from agent_factory.serve.pages.wording import Wording
+from agent_factory.serve.principal import LOCAL
 from agent_factory.service import ThreadInfo
 
 
-class ForkPages(StudioPages):
-    """Answers requests that begin a branch of a thread."""
+class HistoryPages(StudioPages):
+    """Answers requests about earlier moments of threads, and forks from them."""
+
+    def history(self, request: Request) -> Response:
+        """`GET /studio/threads/{thread}/history`: the moments, and a comparison of two of them."""
+        query, thread = request.query_params, self._thread(request)
+        context: dict[str, Any] = {"thread": thread, "moments": [], "at": query.get("at")}
+        context |= {"more": None, "columns": "", "newest": "", "comparison": None, "ends": ()}
+        template = "history.html" if is_partial(request) else "history_page.html"
+        if thread.agent not in self._service.agents:
+            return page(request, template, **context)
+        history = ThreadHistory(self._service, thread)
+        # Nobody is authenticated, so the one who looks is the one who writes.
+        wording = Wording(thread.agent, "you" if request.state.principal == LOCAL else "the user")
+        columns = query.get("columns", "").split(",") if query.get("columns") else []
+        moments, columns, more = history.part(wording, query.get("before"), columns)
+        context |= {"moments": moments, "columns": ",".join(columns), "more": more}
+        checkpoints = [row.checkpoint for row in moments if row.checkpoint]
+        if checkpoints:
+            context |= {"newest": checkpoints[0], "chosen": (checkpoints[-1], checkpoints[0])}
+        if first := query.get("from"):
+            states = [history.state(id) for id in (first, query.get("to") or None)]
+            # The earlier one first, whichever was chosen first.
+            states.sort(key=time_of)
+            context["comparison"] = compare(states[0].values, states[1].values, thread.agent)
+            # A moment further back than the part of the history has its time alone.
+            words = {step.id: row.words for row in moments for step in row.steps}
+            context["ends"] = [
+                (id_of(state), time_of(state), words.get(id_of(state), "")) for state in states
+            ]
+            context["chosen"] = [id for id, *_ in context["ends"]]
+        return page(request, template, **context)
 
     def regenerate(self, request: Request) -> Response:
         """`POST /studio/threads/{thread}/answers`: another version of an answer.
@@ -26,8 +59,8 @@ class ForkPages(StudioPages):
         """
         form, info = request.state.form, self._thread(request)
         at = str(form.get("at", "")) or None
-        fork = fork_after if form.get("whole") == "1" else fork_before
-        checkpoint = fork(self._service, info.id, str(form.get("message", "")), at)
+        message, keeps = str(form.get("message", "")), form.get("whole") == "1"
+        checkpoint = ThreadHistory(self._service, info).fork(message, at, keeps=keeps)
         self._fork(request, info, None, checkpoint)
         return self._answer(request, at)
 
@@ -37,8 +70,8 @@ class ForkPages(StudioPages):
         at, text = str(form.get("at", "")) or None, str(form.get("text", ""))
         message_id = str(form.get("message", ""))
         info = self._thread(request)
-        state = self._service.threads.state(info.id, checkpoint=at)
-        messages = state.values.get("messages") or ()
+        history = ThreadHistory(self._service, info)
+        messages = messages_of(history.state(at))
         message = next((m for m in messages if m.id == message_id), None)
         if not isinstance(message, HumanMessage):
             raise HTTPException(404, f"There is no message {message_id!r:.80} of the user.")
@@ -49,7 +82,7 @@ class ForkPages(StudioPages):
         content = [*words, *files] if files else text.strip() and text
         if not content:
             raise HTTPException(422, "The message is empty.")
-        checkpoint = fork_before(self._service, info.id, message_id, at)
+        checkpoint = history.fork(message_id, at, keeps=False)
         self._fork(request, info, HumanMessage(content), checkpoint)
         return self._answer(request, at)
 
