@@ -13,20 +13,20 @@ Calls = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What decides about the order of calls.
+    """The rules for the order of calls.
 
     Args:
-        touches: What tools touch, by their names.
-        sequential: Each call waits for all before it.
+        touches: Data that each tool reads and writes, by the name of the tool.
+        sequential: Each call waits for all calls before.
     """
 
     touches: Mapping[str, Touches]
     sequential: bool = False
 
     def waits(self, calls: Calls) -> list[frozenset[int]]:
-        """Return, for each call, the numbers of the earlier ones that it meets.
+        """Return, for each call, the numbers of the earlier calls that touch the same data.
 
-        Calls with invalid arguments, whose arguments are a text, run no tool and meet none.
+        A call with invalid arguments, which are a text, runs no tool and waits for no call.
 
         >>> order = Order({"write": Touches(writes=("file:{path}",))})
         >>> calls = [{"name": "write", "args": {"path": path}} for path in "aba"]
@@ -34,7 +34,7 @@ class Order:
         [[], [], [0]]
         """
         touches = [self._touches(call) for call in calls]
-        # A call that runs no tool meets none.
+        # A call that runs no tool waits for no call.
         return [
             frozenset(
                 n
@@ -50,9 +50,9 @@ class Order:
         return len(calls) > 1 and any(self.waits(calls))
 
     def _touches(self, call: Mapping[str, Any]) -> CallTouches | None:
-        """Return what a call touches; None if it runs no tool."""
+        """Return the data that a call touches; None if the call runs no tool."""
         if not isinstance(call["args"], Mapping):
             return None
-        # A tool without a declaration meets no other, as before there were any.
+        # A tool without a declaration waits for no call, as before declarations existed.
         touches = self.touches.get(call["name"])
         return CallTouches() if touches is None else touches.of(call["args"])

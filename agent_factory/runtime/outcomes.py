@@ -1,4 +1,4 @@
-"""Outcomes of nodes that ran ahead of their own step, which repeats them."""
+"""Outcomes of nodes that ran ahead, repeated in the step of the node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Result(NamedTuple):
     """Result of a node in the middle of a step, to be taken in a separate step."""
 
     value: Any
-    outcomes: Mapping[str, Any] = {}  # what reducers have returned for it, by key
+    outcomes: Mapping[str, Any] = {}  # results of reducers for the value, by key
 
 
 Outcome = Exception | Interrupt[Any] | Result
@@ -26,23 +26,23 @@ Outcome = Exception | Interrupt[Any] | Result
 def outcome_of(
     error: Exception, config: RunnableConfig | None, single_step: bool
 ) -> Outcome | None:
-    """The outcome that raises or asks the same in another step, or None if only a rerun can.
+    """Return the outcome for another step, or None if the node has to run again.
 
     Args:
-        error: What the node has raised.
+        error: The error of the node.
         config: The config of the node.
-        single_step: The whole run is one step: nothing is stored, and nobody can resume it.
+        single_step: The whole run is one step: nothing is stored, and nobody can resume the run.
     """
     if not isinstance(error, GraphInterrupt):
-        # The frames of this step would stand between those of the one that raises again.
+        # The frames of this step would stand between the frames of the step that raises again.
         while (trace := error.__traceback__) and trace.tb_frame.f_globals["__name__"] in _FRAMES:
             error.__traceback__ = trace.tb_next
         return error
     interrupts: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
     if interrupts_here(interrupts, config):
         return interrupts[0]
-    # A subgraph waits, in a checkpoint namespace that belongs to the step that called it. A run
-    # without a checkpointer cannot be resumed, so there the namespace does not matter.
+    # A subgraph waits, in a checkpoint namespace of the step that called it. A run without a
+    # checkpointer cannot be resumed, so there the namespace does not matter.
     return error if single_step else None
 
 
@@ -51,7 +51,7 @@ _FRAMES = [f"agent_factory.runtime.{name}" for name in ("step", "watching", "too
 
 
 def repeat(outcome: Interrupt[Any] | Result) -> Any:
-    """Ask again what a node has asked, or return what it has returned."""
+    """Ask the question of a node again, or return its result."""
     if isinstance(outcome, Interrupt):
         return interrupt(outcome.value, response_schema=outcome.response_schema)
     return outcome.value

@@ -1,8 +1,8 @@
-"""Steps: what LangGraph runs for a node, and in a fused run the nodes after it as well.
+"""Steps: LangGraph runs a step for a node, and in a fused run for the nodes after it as well.
 
-`Stage._take_nodes` is the loop: it enters a node, invokes it, and takes what it returns, as long as
-the path leads forward. What a step cannot do in the place of a later node, such as to wait for an
-answer or to fail, that node does in the step that follows. A run hook by hook has a step for each.
+`Stage._take_nodes` is the loop: enter a node, invoke it and take its result, as long as the path
+leads forward. A node later in a step cannot wait for an answer, or fail: it does so in the next
+step. A run hook by hook has a step for each node.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ RUN = "__agent_factory_run"
 
 @dataclass(slots=True)
 class Run:
-    """A fused run: what it remembers from one step to the next, in addition to the state."""
+    """A fused run: its memory from one step to the next, in addition to the state."""
 
     watch: Watch = field(default_factory=Watch)
-    depth: int = 0  # how many graphs are around it
-    # Nothing is stored between the steps, and no caller needs them, so the run takes one step.
+    depth: int = 0  # how many graphs are around the run
+    # Nothing is stored between the steps and no caller needs them, so the run takes one step.
     single_step: bool = False
-    in_graph: bool = False  # the graph has it; before that it is on its way from `invoke`
+    in_graph: bool = False  # the run has begun in the graph; before, it is on its way from `invoke`
     resumes: bool = False  # the next node may wait for an answer, so it needs a step to itself
-    has_answer: bool | None = None  # whether the run already has its structured answer, if known
-    skipped_steps: int = 0  # how many steps it saved; they count towards the recursion limit
-    ahead: int = 0  # how many steps more it would have taken hook by hook so far
+    has_answer: bool | None = None  # whether the run has its structured answer, if known
+    skipped_steps: int = 0  # steps saved so far; they count towards the recursion limit
+    ahead: int = 0  # steps to add for the number of a run hook by hook
     step: Any = None  # the Step under way
-    # What a node does in its own step, in place of its work, by its name.
+    # Outcomes by node: the node has them in its own step, in place of its work.
     deferred_outcomes: dict[str, Outcome] = field(default_factory=dict)
     channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
     id: str = field(default_factory=random_id)
@@ -98,17 +98,17 @@ class Run:
             raise GraphRecursionError(create_error_message(message=message, error_code=code))
 
     def first_config(self, config: RunnableConfig, *, is_traced: bool) -> RunnableConfig:
-        """Return the config of the node that a step begins with, as it would be hook by hook."""
+        """Return the config of the first node of a step, as in a run hook by hook."""
         run_id = None if is_traced else UUID(self.new_id())
         return at_step(config, self.ahead, run_id)
 
     def later_config(self, config: RunnableConfig, node: str) -> RunnableConfig:
-        """Return the config of another node of a step, as it would be hook by hook."""
+        """Return the config of a later node of a step, as in a run hook by hook."""
         run_id = None if self.watch.is_traced else UUID(self.new_id())
         return at_node(config, self.ahead, node, self.new_id(), run_id, sent=node == TOOLS)
 
     def new_id(self) -> str:
-        """Return an id in the form of a UUID, without the time that it takes to make one."""
+        """Return an id in the form of a UUID, faster than by making a UUID."""
         self._ids += 1
         return f"{self.id[:-12]}{self._ids:012x}"
 
@@ -127,7 +127,7 @@ class Successors(NamedTuple):
 
     always: frozenset[str] = frozenset()
     if_unchanged: frozenset[str] = frozenset()  # if no node of the step has written state so far
-    if_stored: frozenset[str] = frozenset()  # once what was written is stored
+    if_stored: frozenset[str] = frozenset()  # once the writes so far are stored
 
 
 @dataclass(frozen=True)
@@ -136,15 +136,15 @@ class Fusion:
 
     channels: Mapping[str, Any]
     keys: Mapping[str, Any]  # of the state, in the order in which LangGraph reads them
-    engine_keys: list[str]  # keys of the state that only the engine sees
-    reads_signals: Collection[str]  # nodes that see them
-    records: bool  # decisions of nodes are recorded, with the step and the call that they belong to
+    engine_keys: list[str]  # keys of the state for the engine alone
+    reads_signals: Collection[str]  # nodes that see these keys
+    records: bool  # decisions of nodes are recorded, with their step and call
     batches_calls: bool  # the tool calls of a turn may go to one task
-    state_keys: Collection[str] | None  # what calls are sent with; None if tools read the state
+    state_keys: Collection[str] | None  # keys sent with calls; None if tools read the state
     next_after_tools: str | None  # None if an edge looks at the results of tools to choose it
     plan_successors: Callable[[], Mapping[str, Successors]]
 
-    # Many agents are built that never run, so what only runs need is made in the first run.
+    # Many agents are built and never run, so the first run makes the parts for runs.
 
     @cached_property
     def viewed(self) -> Mapping[str, ViewedChannel]:
@@ -173,11 +173,11 @@ class Stage(Runnable[Any, Any]):
     ) -> None:
         self.name = name
         self.node = node
-        self.route = route  # the next node, or the function that chooses one
+        self.route = route  # the next node, or a function that chooses the next node
         self.stages = stages
         self.fusion = fusion
         self.sees_signals = name in fusion.reads_signals
-        self.streams: bool = node.streams  # the tokens of models that it calls
+        self.streams: bool = node.streams  # tokens of the models that the node calls
         self.needs_thread: bool = node.needs_thread  # in an asynchronous run
         self._pregel_node = pregel_node
 
@@ -201,11 +201,11 @@ class Stage(Runnable[Any, Any]):
 
     @cached_property
     def writers(self) -> Sequence[Runnable[Any, Any]]:
-        """Writers of a result of the node to LangGraph: of its update, and then of its edges."""
+        """Writers of a result to LangGraph: first of the update, then of the edges."""
         return node_writers(self._pregel_node)
 
     def visible(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return what the node sees of the state."""
+        """Return the part of the state that the node sees."""
         if self.sees_signals or ENGINE_KEYS.isdisjoint(state):
             return state
         return {key: state[key] for key in state if key not in ENGINE_KEYS}
@@ -215,7 +215,7 @@ class Stage(Runnable[Any, Any]):
         if (run := run_of(config)) is None:
             return self.alone.invoke(input, config)
         step = Step(self, input, config, run)
-        # In a copy: `enter` sets a config, and what LangGraph runs after the step needs its own.
+        # In a copy: `enter` sets a config, and later calls of LangGraph need their own.
         copy_context().run(self._take_nodes, step)
         return step.write(config)
 
@@ -228,7 +228,7 @@ class Stage(Runnable[Any, Any]):
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **_: Any
     ) -> AsyncIterator[Any]:
-        """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
+        """Run as `ainvoke`, with the events of a stream for callbacks that listen to them."""
         config = config or {}
         if (run := run_of(config)) is None:
             async for part in self.alone.astream(input, config):
@@ -238,7 +238,7 @@ class Stage(Runnable[Any, Any]):
 
     async def _atake(self, step: Step, config: RunnableConfig, *, streaming: bool) -> Any:
         nodes = self._atake_nodes(step, streaming=streaming)
-        # A task, because a coroutine runs in another context only as one.
+        # A task, because only a task runs a coroutine in another context.
         await asyncio.create_task(nodes, context=copy_context())
         return step.write(config)
 
@@ -256,7 +256,7 @@ class Stage(Runnable[Any, Any]):
             try:
                 if not step.is_traced:
                     step.take(node.invoke(state, config))
-                # A policy decides what a span shows, and only LangGraph's own span follows it.
+                # A policy for the contents of a span applies to LangGraph's own span only.
                 elif node.has_trace_policy:
                     step.position.stage.traced.invoke(state, config)  # calls `take_in_span`
                 else:
@@ -286,9 +286,9 @@ class Stage(Runnable[Any, Any]):
                 if not step.is_traced:
                     step.take(await node.ainvoke(state, config))
                 elif node.has_trace_policy:
-                    # A handler must learn of the end of the last span before the start of this one.
+                    # A handler must see the end of the last span before the start of this span.
                     await step.spans.finish()
-                    # `ainvoke` would not show handlers of `astream_events` what the node yields.
+                    # `ainvoke` would hide the parts of the node from handlers of `astream_events`.
                     async for _ in step.position.stage.traced.astream(state, config):
                         pass
                 else:
@@ -303,7 +303,7 @@ class Stage(Runnable[Any, Any]):
 
 
 class _Continue(Runnable[Any, Any]):
-    """The end of a traced node in a step: the choice of what comes next."""
+    """The end of a traced node in a step: the choice of the next node."""
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         run = run_of(config)
@@ -349,7 +349,7 @@ class Step:
 
     def __init__(self, first: Stage, state: Any, config: RunnableConfig, run: Run) -> None:
         fusion = first.fusion
-        if run.skipped_steps:  # LangGraph does not count those
+        if run.skipped_steps:  # LangGraph does not count them
             run.check_limit(super_step(config), config["recursion_limit"])
         if fusion.engine_keys and not first.sees_signals:  # later nodes of the step may see them
             state = {**state, **read_keys(config, fusion.engine_keys)}
@@ -367,7 +367,7 @@ class Step:
         self._task = run.new_id() if names_tasks else ""  # the id of the nodes after the first
         self._last = first.name  # the last node whose writes the step has
         self._is_unchanged = True
-        # If set, what was written so far is stored, and nothing else may be written.
+        # If set, the writes so far are stored, and nothing else may be written.
         self._is_stored = False
         self._needs_own_step, run.resumes = run.resumes, False
         self._node_config = config
@@ -389,18 +389,18 @@ class Step:
         needs = self.end is None and self.position.stage.needs_thread
         return needs and not (watch.nodes or watch.reader)
 
-    # What the loop does, in its order
+    # The moves of the loop, in its order
 
     def take_deferred(self) -> Exception | None:
-        """Take what the first node has returned in the middle of an earlier step, if it did so.
+        """Take the result that the first node has had in the middle of an earlier step, if any.
 
-        Return an error that it has raised there, or that its edge or its question raises here.
+        Return the error of the node there, or the error of its edge or its question here.
         """
         if (outcome := self._run.deferred_outcomes.pop(self._first.name, None)) is None:
             return None
         if isinstance(outcome, Exception):
             return outcome
-        # The node does not run again, but its edge and its question need its config.
+        # The node does not run again, but the edge and the question need the config of the node.
         self.enter()
         try:
             self.take(repeat(outcome), outcome.outcomes if isinstance(outcome, Result) else {})
@@ -416,7 +416,7 @@ class Step:
                 events.emit(event)
 
     async def ashow(self) -> None:
-        """Show the events of the nodes that have run, and wait until they have been seen."""
+        """Show the events of the nodes that have run, and wait for their delivery."""
         if self.is_traced and (self._run.watch.events is not None or self.end):
             await self.spans.finish()
         for event, events in self._take_events():
@@ -425,21 +425,21 @@ class Step:
                 await delivery
 
     def store(self) -> None:
-        """Store what was written so far, if it has to outlive the rest of the step."""
+        """Store the writes so far, if they have to outlive the rest of the step."""
         if self._pending.writes is not None:
             saver, writes = self._pending.writes
             self._pending.writes = None
             saver.put_writes(*writes)
 
     async def astore(self) -> None:
-        """Store what was written so far, as `store`."""
+        """Store the writes so far, as `store`."""
         if self._pending.writes is not None:
             saver, writes = self._pending.writes
             self._pending.writes = None
             await saver.aput_writes(*writes)
 
     def reader_is_here(self) -> bool:
-        """Wait for the reader of the stream where the step may end; return False if it ends."""
+        """Wait for the reader of the stream at a possible end; return False if the step ends."""
         reader, boundary = self._run.watch.reader, self._pending.boundary
         self._pending.boundary = None
         if boundary is None or reader is None or reader.wait():
@@ -461,10 +461,10 @@ class Step:
         (stage, calls, is_first), run = self.position, self._run
         if not (run.watch.shows_names or stage.streams):
             config = self._quiet_config
-            if self._first.fusion.records:  # a record has the step, and the task that leads to it
+            if self._first.fusion.records:  # a record has the step and the task of the node
                 task = task_id(config) if is_first else self._task
                 config = in_namespace(config, stage.name, task, self._number + run.ahead)
-            elif self._has_saver and not is_first:  # for the threads of graphs that it calls
+            elif self._has_saver and not is_first:  # for the threads of graphs that the node calls
                 config = in_namespace(config, stage.name, self._task)
         else:
             config = (
@@ -475,19 +475,19 @@ class Step:
             if not self.is_traced:
                 config = _unnamed(config)
         self._node_config = config
-        # A node may have set a config for what it calls, which is not for the next node.
+        # A node may have set a config for its own calls, which is not for the next node.
         current_config.set(config)
         if calls is None:
             return stage.node, stage.visible(self._view.now.state()), config
-        # ToolNode reads persistent channels only, so tools must not see ephemeral ones here.
+        # ToolNode reads persistent channels only, so tools must not see ephemeral channels here.
         state = stage.visible(dict(self._view.now.persistent))
         return stage.node, CallsWithState(calls, state), config
 
     def take(self, result: Any, outcomes: Mapping[str, Any] = {}) -> None:
-        """Apply what the node has returned, and continue or end the step.
+        """Apply the result of the node, and continue or end the step.
 
         Raises:
-            Exception: The edge has raised it. A span of the node ends with it.
+            Exception: The edge has raised the error. The span of the node ends with this error.
         """
         before, stage, node_result = self._view.now, self.position.stage, result
         route = stage.route
@@ -496,7 +496,7 @@ class Step:
             self._node_writes.clear()
             self._node_writes.extend(notes)
             result = [Command(update=writes), *parts_of(result)] if writes else result
-        # Fast path: most hooks return None and have one next node.
+        # Fast path: most hooks return None and have only a single next node.
         if (
             result is None
             and isinstance(route, str)
@@ -534,9 +534,9 @@ class Step:
             self._move_to(TOOLS, self._calls_of(target, preview))
 
     def take_in_span(self, result: Any, *, is_streamed: bool = False) -> Any:
-        """Take what the node has returned, and return it as handlers see it.
+        """Take the result of the node, and return the result for handlers.
 
-        Messages have their ids already if somebody has seen them: an edge, or the stream of them.
+        Messages already have ids if an edge or the stream of messages has seen them.
         """
         by_edge = not isinstance(self.position.stage.route, str)
         outputs = result if by_edge else as_written(result, is_streamed=is_streamed)
@@ -544,23 +544,23 @@ class Step:
         return outputs
 
     def take_in_async_span(self, result: Any) -> Any:
-        """Take what the node has returned, as `take_in_span`."""
-        # Of the handlers of an asynchronous run, that of the stream is called first.
+        """Take the result of the node, as `take_in_span`."""
+        # An asynchronous run calls the handler of the stream first.
         return self.take_in_span(result, is_streamed=self._run.watch.messages)
 
     def defer(self, error: Exception) -> bool:
-        """Leave an error to a separate step; return False if this is its own step."""
+        """Leave an error to a separate step; return False if the node has this step alone."""
         if self.position.is_first:
             return False
-        # Of a task that fails or is interrupted, LangGraph drops what it has written directly.
+        # LangGraph drops the direct writes of a task that fails or is interrupted.
         self._node_writes.clear()
-        # What it has counted is part of this step.
+        # The counts of the node are part of this step.
         if (counts := COUNTS.get()) and not self._is_stored and self.end is None:
             self._view.now = self._preview([*counts.items()]) or self._view.now
         if self.end is not None:
             return True  # an edge has failed in a span
-        # Graphs that a node has called keep what they returned in the namespace of its step: a run
-        # that is resumed finds it only if they are called there.
+        # Graphs called by a node keep their results in the namespace of their step: a resumed run
+        # finds the results only if the graphs are called there.
         reruns = isinstance(error, GraphInterrupt) and next(self._graphs) > 0
         reruns = reruns and not self._run.single_step
         self._leave_to_own_step(
@@ -569,7 +569,7 @@ class Step:
         return True
 
     def stream_messages(self) -> None:
-        """Let LangGraph's stream of messages see what the node has returned."""
+        """Show LangGraph's stream of messages the result of the node."""
         if self._pending.messages is None:
             return
         (result, state), self._pending.messages = self._pending.messages, None
@@ -579,12 +579,12 @@ class Step:
         ]
         manager = CallbackManager(handlers, metadata=config["metadata"])
         name = config["metadata"]["langgraph_node"]
-        # LangGraph's handler takes a span for a node if it is called as the metadata call the node.
+        # LangGraph's handler takes a span for a node if the span has the name in the metadata.
         # Messages of the start are not streamed: they are in the state already.
         manager.on_chain_start(cast("Any", None), state, name=name).on_chain_end(result)
 
     def write(self, config: RunnableConfig) -> Any:
-        """Write what the nodes of the step have written, and where it leads, to LangGraph."""
+        """Write the updates of the nodes, and the next node, to LangGraph."""
         assert self.end is not None  # the loop ends with the step
         update, *edges = self._first.writers
         result, has_edges = self.end
@@ -593,16 +593,16 @@ class Step:
             edge.invoke(result, config)
         return result
 
-    # What a node has written
+    # Writes of a node
 
     def _with_sent(self, writes: Sequence[Pair]) -> list[Pair]:
-        """Return what the nodes so far have written, and the current node directly."""
+        """Return the writes of the nodes so far, with the direct writes of the current node."""
         pairs, notes = self._split(writes)
         preview = self._preview(pairs) if pairs else self._view.now
         return [*(self._view.now.writes() + pairs if preview is None else preview.writes()), *notes]
 
     def _split(self, writes: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
-        """Return what a node has written directly to the state, and LangGraph's notes."""
+        """Return the direct writes of a node to the state, and LangGraph's notes."""
         pairs: list[Pair] = []
         notes: list[Pair] = []
         for pair in writes:
@@ -610,10 +610,10 @@ class Step:
         return pairs, notes
 
     def _preview(self, pairs: Sequence[Pair], outcomes: Mapping[str, Any] = {}) -> Preview | None:
-        """Return the state after some writes; None if only LangGraph can tell.
+        """Return the state after some writes; None if only LangGraph can compute the state.
 
-        That is so for an unknown channel, and for a reducer that raises: LangGraph calls it in the
-        step of the node, and raises its error there.
+        Examples are an unknown channel, and a reducer that raises: LangGraph calls the reducer in
+        the step of the node, and raises the error there.
         """
         try:
             return self._view.preview(pairs, outcomes)
@@ -621,24 +621,23 @@ class Step:
             return None
 
     def _defer_result(self, result: Any) -> None:
-        """Leave the result of a node to a separate step, and find out what its span shows.
+        """Leave the result of a node to a separate step, and give the node's span its contents.
 
-        Messages get their ids when an edge reads the state, or a stream shows them. An edge may
-        fail.
+        Messages get ids when an edge reads the state, or a stream shows them. An edge may fail.
         """
         route, watch = self.position.stage.route, self._run.watch
         by_edge = watch.is_traced and not isinstance(route, str)
         pairs = pairs_of_result(result) if by_edge or watch.messages else None
         preview = None if pairs is None else self._preview(pairs)
         self._leave_to_own_step(Result(result, preview.persistent if preview else {}))
-        # An edge that records its decision is called once.
+        # An edge with a recorded decision is called once.
         if preview and by_edge and not self._first.fusion.records:
             cast("Choice", route)(preview.state(), self._node_config)
 
-    # What comes next
+    # The next node
 
     def _can_continue(self, target: Target, preview: Preview) -> bool:
-        """Return True if this step may run what comes next."""
+        """Return True if this step may run the next node."""
         successors, run = self.position.stage.successors, self._run
         is_node = isinstance(target, str)
         ends = self._needs_own_step
@@ -647,7 +646,7 @@ class Step:
         if is_node and not ends:
             if self._is_unchanged and target in successors.if_unchanged:
                 return True
-            # Who sees the events of a step when it is over is not to wait longer for an answer.
+            # A reader who sees events after the step must not wait longer for an answer.
             late = run.watch.events is not None and run.watch.events.late
             if not late and target in successors.if_stored:
                 self._is_stored = True
@@ -662,7 +661,7 @@ class Step:
         return goes_on
 
     def _begin_next_step(self, *, possible: bool = True) -> bool:
-        """Return True if a run that takes a single step goes on with what would be the next one."""
+        """Return True if a run of a single step goes on with the nodes of the next step."""
         run = self._run
         if not run.single_step:
             return False
@@ -673,17 +672,17 @@ class Step:
         return possible
 
     def _end_at(self, preview: Preview, target: Target) -> None:
-        """End the step before the node that it has moved to."""
+        """End the step before the node that comes next."""
         self._run.skipped_steps -= 1
         self._run.ahead -= 1
         self._leave(preview, self._goto(target, preview))
 
     def _writes_before(self, target: str, preview: Preview) -> Any:
-        """Return a saver, and what it has to store so that it outlives the rest of the step."""
+        """Return a saver, and the writes that have to outlive the rest of the step."""
         saver, channels = saver_of(self._config), self._first.fusion.channels
         if saver is None or stores_at_exit(self._config):
             return None
-        # LangGraph stores no writes to these channels either: they may hold what no saver can.
+        # LangGraph stores no writes to these channels either: a saver may not take the values.
         stored_pairs = [
             pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue
         ]
@@ -696,7 +695,7 @@ class Step:
         self._run.ahead += 1
 
     def _leave_to_own_step(self, outcome: Outcome | None) -> None:
-        """End the step before this node; what the nodes before it have written is kept."""
+        """End the step before this node; the writes of the nodes before are kept."""
         name, calls = self.position.stage.name, self.position.calls
         if outcome is not None:
             self._run.deferred_outcomes[name] = outcome
@@ -705,10 +704,9 @@ class Step:
         self._leave(self._view.now, goto)
 
     def _leave_to_langgraph(self, result: Any, node_result: Any) -> None:
-        """Let LangGraph apply what the node has returned, in a step of the node alone.
+        """Let LangGraph apply the result of the node, in a step of the node alone.
 
-        It knows what leads out of the graph, and what only its channels can do. It raises what they
-        raise.
+        LangGraph can leave the graph, knows all kinds of channels, and raises their errors.
         """
         if not self.position.is_first:
             self._leave_to_own_step(Result(result))
@@ -727,9 +725,9 @@ class Step:
             fusion.batches_calls
             and not (watch.nodes or watch.shows_names)
             and not self._has_saver
-            # The limit is one of tasks: in one task, asynchronous calls would all run at once.
+            # The limit counts tasks: in one task, asynchronous calls would all run at once.
             and self._config.get("max_concurrency") is None
-            # A batch knows its results by the ids of their calls.
+            # A batch finds the result of a call by the id of the call.
             and None not in ids
             and len(ids) == len(calls)
         )
@@ -744,21 +742,21 @@ class Step:
         return [call for send in sends for call in send.arg]
 
     def _leave(self, preview: Preview, goto: Any) -> None:
-        """End the step with everything that its nodes have written."""
+        """End the step with the writes of all its nodes."""
         if (events := self._run.watch.events) is not None:
             self._pending.events += events.of_step(graph_namespace(self._config), preview)
         pairs = preview.writes()
         has_moved = self._last != self._first.name
         if (has_moved or self._is_stored) and self._has_saver:
             pairs.append((LAST_NODE, self._last))
-        # LangGraph takes a dict as it is, and looks at each of several pairs.
+        # LangGraph takes a dict unchanged, and looks at each of several pairs.
         update = dict(pairs)
         self.end = End(Command(update=update if len(update) == len(pairs) else pairs, goto=goto))
 
-    # What others see of the node
+    # Events of the node
 
     def _emit(self, pairs: Sequence[Pair], preview: Preview, *, done: bool = True) -> None:
-        """Note the events of the node that has run, up to its edge or with it."""
+        """Note the events of the node that has run, up to the edge or with the edge."""
         if (events := self._run.watch.events) is None:
             return
         channels = self._first.fusion.channels
@@ -775,7 +773,7 @@ class Step:
         self._pending.events += events.of_node(namespace, name, task, pairs, outcome)
 
     def _take_events(self) -> list[tuple[Event, Events]]:
-        """Return the events of the nodes that have run since the last call, and who shows them."""
+        """Return the events of the nodes since the last call, and their observers."""
         if not self._pending.events or (events := self._run.watch.events) is None:
             return []
         pending, self._pending.events = self._pending.events, []
@@ -783,9 +781,9 @@ class Step:
 
 
 def _unnamed(config: RunnableConfig) -> RunnableConfig:
-    """Return a config for what a node calls, without the name of the node."""
+    """Return a config for the calls of a node, without the name of the node."""
     anonymous = config.copy()
-    # What a node calls would inherit them, and two runs of a tracer would have one id.
+    # The calls of a node would inherit both, and two runs of a tracer would have one id.
     anonymous.pop("run_name", None)
     anonymous.pop("run_id", None)
     return anonymous

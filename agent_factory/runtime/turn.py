@@ -1,13 +1,13 @@
-"""A turn: calls of one message that run in one task, each after those that it waits for.
+"""A turn: calls of one message that run in one task, each as soon as its predecessors have ended.
 
-Calls that meet must see what the earlier ones have written, before LangGraph applies it: a turn
-applies it to a copy of the state. What all calls have written is written at the end, in the order
-of the message, as if they had run one after the other.
+A call must see the writes of the calls before it, and LangGraph applies writes only after the task.
+So a turn applies them to a copy of the state. The writes of all calls are written at the end, in
+the order of the message, as if the calls had run one after the other.
 
-A call that waits for an answer or fails needs a task, which can be resumed without the others. So
-the task of a turn ends there. It writes what the calls before that one have written. The others are
-sent on, the finished ones with their updates: those that wait for no other one side by side, each
-to its own task, and the rest after that as a turn again.
+A call that waits for an answer or fails needs a task of its own, which can be resumed alone. So the
+task of the turn ends there, with the writes of the calls before. All later calls are sent on, the
+finished ones with their updates: calls without predecessors side by side, each to its own task, and
+after them the rest, as a turn again.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import read_keys, saver_of
 
 UPDATE = "update"
-"""Key of a finished call that holds what it writes, when it is sent on."""
+"""Key of a finished call that is sent on: the update of the call."""
 
 LATER = "later"
-"""Key of a call that is sent on: the calls that come after its task and those next to it.
+"""Key of a call that is sent on: the calls after its task and the tasks beside.
 
-The first of these tasks sends them, so that the others have an empty list. Without the key, the
-calls of the task are the last ones of the turn.
+The first of these tasks sends the calls, so that the other tasks have an empty list. Without the
+key, the task has the last calls of the turn.
 """
 
 RELAYS = "relays"
@@ -59,13 +59,13 @@ RELAYS = "relays"
 
 
 class Turn:
-    """The calls of one task: which can start, what they see, and what they write together.
+    """The calls of one task: which can start, which state they see, and their common update.
 
     Args:
         calls: The calls, in the order of the message.
-        waits: For each call, the numbers of those that it waits for.
-        view: What applies updates to a copy of the state.
-        state: What tools see of the state; None if they have to read it themselves.
+        waits: For each call, the numbers of the calls that must end first.
+        view: Applies updates to a copy of the state.
+        state: The part of the state for tools; None if tools have to read the state themselves.
         stateless: Names of tools that see no state.
         apart: Names of tools that need a task to themselves.
     """
@@ -84,7 +84,7 @@ class Turn:
         self.failures: dict[int, Exception] = {}
         self._view, self._state, self._stateless = view, state, stateless
         self._waits = waits
-        # Of a call, all that come before it in any way.
+        # For each call, the direct and indirect predecessors.
         self._before: list[frozenset[int]] = []
         for numbers in waits:
             self._before.append(numbers.union(*(self._before[number] for number in numbers)))
@@ -102,21 +102,21 @@ class Turn:
                 pending.append(number)
             elif call["name"] in self._stateless or (self._state is None and not earlier):
                 ready.append((number, [call]))
-            # Otherwise only LangGraph can apply what was written, so the call has no place here.
+            # Otherwise only LangGraph can apply the writes, so the call cannot run here.
             elif (state := self._view.after(self._state, earlier)) is not None:
                 ready.append((number, CallsWithState([call], state)))
         self._pending = pending
         return ready
 
     def settle(self, number: int, outcome: Any) -> None:
-        """Note what a call has written or raised."""
+        """Note the update or the error of a call."""
         (self.failures if isinstance(outcome, Exception) else self.updates)[number] = outcome
 
     def update(self, numbers: Iterable[int]) -> Any:
-        """Return what some finished calls write, in the order of the message."""
+        """Return the update of some finished calls, in the order of the message."""
         parts: list[Any] = []
         for number in numbers:
-            # Of a key that takes one value a step, the last of the calls that meet writes it.
+            # A key with one value a step gets the value of the last call in a chain.
             later = [n for n in numbers if number in self._before[n]]
             pairs = [pair for n in later for pair in pairs_of_result(self.updates[n]) or ()]
             keys = {key for key, _ in pairs if self._view.is_single(key)}
@@ -130,9 +130,9 @@ class Turn:
         return update
 
     def rest(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the calls from the first that is not finished, the finished ones with updates.
+        """Return the calls from the first unfinished call on, the finished ones with updates.
 
-        Those of the first list go to tasks side by side, and those of the second one come later.
+        The first list goes to tasks side by side; the second list comes later.
         """
         size = len(self.calls)
         first = next((n for n in range(size) if n not in self.updates), size)
@@ -148,7 +148,7 @@ class Turn:
 
 
 class View:
-    """What updates leave of a state, before LangGraph applies them."""
+    """The state after updates that LangGraph has not applied yet."""
 
     def __init__(self, channels: Mapping[str, Any], order: Mapping[str, Any]) -> None:
         self._all_channels, self._order = channels, order
@@ -175,12 +175,12 @@ class View:
             if pairs is None:
                 return None
             pairs = [pair for pair in pairs if not self._channels[pair[0]].is_ephemeral]
-            # Of all writes of a key in one step, LangGraph takes such a one alone.
+            # Among several writes of a key in one step, LangGraph takes an overwrite alone.
             if any(self._channels[key].is_reduced and overwrites(value) for key, value in pairs):
                 return None
             try:
                 view.now = view.preview(pairs)
-            except Exception:  # LangGraph raises it where it applies the update
+            except Exception:  # LangGraph raises the error where it applies the update
                 return None
         return view.now.persistent
 
@@ -214,29 +214,29 @@ class OrderedToolsNode(ToolsNode):
         return self._led(update, input[0], config)
 
     def _turn(self, calls: list[Any], config: RunnableConfig) -> Turn | None:
-        """Return the turn of several calls of which some wait for others."""
+        """Return the turn of several calls, if a call waits for another call."""
         if len(calls) < 2:
             return None
-        # The rest of a turn is one, too, even if its calls wait for no other.
+        # The rest of a turn is a turn, too, even if no call waits.
         waits = self._order.waits(calls)
         if not any(waits) and RELAYS not in calls[0]:
             return None
-        # A stored thread resumes an agent in the task of its call.
+        # A stored thread resumes an agent in the task of the call.
         tools = self._toolbox.client.items() if saver_of(config) is not None else ()
         apart = {name for name, tool in tools if is_agent(tool)}
         state = getattr(self._with_state(calls, config), "state", None)
         return Turn(calls, waits, self._turn_view, state, self._stateless, apart)
 
     def _with_state(self, calls: list[Any], config: RunnableConfig) -> list[Any]:
-        """Return calls with the state that tools see, if it is known here."""
+        """Return calls with the state for tools, if the state is known here."""
         has_outcome = getattr(calls, "outcome", None) is not None
         if isinstance(calls, CallsWithState) or self.state_keys is None or has_outcome:
             return calls
-        # Signals are in the state of calls that are sent on, and not for tools.
+        # The state of calls that are sent on has signals, which are not for tools.
         return CallsWithState(calls, read_keys(config, list(self.state_keys)))
 
     def _take(self, turn: Turn, config: RunnableConfig) -> None:
-        """Run the calls of a turn, each as soon as those before it are finished."""
+        """Run the calls of a turn, each as soon as its predecessors are finished."""
 
         def take(input: list[Any]) -> Any:
             try:
@@ -277,7 +277,7 @@ class OrderedToolsNode(ToolsNode):
             start()
 
     def _end(self, turn: Turn, config: RunnableConfig) -> object:
-        """Return what the calls have written, and send on those that are not finished."""
+        """Return the update of the calls, and send unfinished calls on."""
         together, rest = turn.rest()
         first = len(turn.calls) - len(together) - len(rest)
         update = turn.update(range(first))
@@ -296,7 +296,7 @@ class OrderedToolsNode(ToolsNode):
     def _led(
         self, update: Any, call: Mapping[str, Any], config: RunnableConfig, later: Any = None
     ) -> object:
-        """Return an update, with the signals of earlier tasks and the calls that come later."""
+        """Return an update, with the signals of earlier tasks and the calls for later tasks."""
         if RELAYS not in call and later is None:  # nearly always
             return update
         parts = parts_of(update)
