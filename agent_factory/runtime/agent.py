@@ -65,12 +65,12 @@ from agent_factory.upstream import (
 )
 
 COORDINATES = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
-"""Keys of a config that name a thread or a place in it: with one, a run has no graph around it."""
+"""Keys of a config that name a thread or a checkpoint: with one, a run has no graph around it."""
 
 _between_steps = attrgetter(
     "cache", "checkpointer", "interrupt_after_nodes", "interrupt_before_nodes", "step_timeout"
 )
-"""Attributes that make something happen between the steps of a run, or to each of them."""
+"""Attributes that act between the steps of a run, or on each step."""
 
 _SHOWN_BY_STEPS = ("debug", "interrupt_after", "interrupt_before", "print_mode")
 """Options of a call that show or stop LangGraph's own steps."""
@@ -79,7 +79,7 @@ _LIVE = frozenset({"messages", "tools", CUSTOM})
 """Modes of a stream whose events come from inside of nodes."""
 
 _MODES = _LIVE | {UPDATES, VALUES}
-"""Modes of a stream that a fused run can serve; others are about LangGraph's own steps."""
+"""Stream modes of a fused run; the remaining modes are about LangGraph's own steps."""
 
 HIDES_TASKS = "__agent_factory_hides_tasks"
 """Key of `configurable` for the event protocol, which asks for tasks and may not show them."""
@@ -91,18 +91,18 @@ _FINAL_STATE: dict[str, Any] = {"version": "v2"}
 class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     """Compiled agent: LangGraph's graph with checks, fused runs, and layers around each run.
 
-    A fused run takes many nodes in one step. A caller sees each node as it would be hook by hook:
-    in streams, in callbacks and traces. A run goes hook by hook if its caller observes LangGraph's
-    own steps, and an agent that was built with `fused=False` always does.
+    A fused run takes many nodes in one step. A caller sees each node as in a run hook by hook: in
+    streams, in callbacks and traces. A run goes hook by hook if its caller observes LangGraph's own
+    steps, and always in an agent that was built with `fused=False`.
 
-    What a run is started with is checked before that. LangGraph would end a run at once, without an
-    error, if the thread waits at a node that the graph does not have, or for nothing. It would drop
-    keys of the input that no schema has. Its error about a missing `thread_id` gets a note.
+    The input of a run is checked first. LangGraph would end a run at once, without an error, if the
+    thread waits at a node that the graph does not have, or for nothing. LangGraph would drop keys
+    of the input that no schema has. The error for a missing `thread_id` gets a note.
 
     LangGraph's `invoke`, `ainvoke` and the event protocols call `stream` and `astream`.
     """
 
-    builder: Any  # the AgentGraph, whose module imports this one
+    builder: Any  # the AgentGraph; the module of that class imports this module
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Run to the end."""
@@ -167,12 +167,12 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _update(
         self, prefix: str, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> Flow[Any]:
-        """Yield what LangGraph's methods and those of the saver return."""
+        """Yield the results of LangGraph's methods and of the saver's."""
         steps = [list(updates) for updates in self._admitted_steps(supersteps)]
         update: Callable[..., Any] = getattr(super(), f"{prefix}bulk_update_state")
         saver, place = self.stored(config)
         where: dict[str, Any] = {**place["configurable"]}
-        # LangGraph passes what is about an agent inside on to that.
+        # LangGraph passes updates for an agent inside on to that agent.
         if saver is None or (where.get("checkpoint_ns") and not saver_of(config)):
             return (yield update(config, steps))
         checkpoint = yield (get_tuple := getattr(saver, f"{prefix}get_tuple"))(place)
@@ -192,7 +192,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if writes:
             # LangGraph would drop them. The node before the tools leads to the other calls.
             node = self.builder.spec.topology.loop_exit
-            # What cannot be merged has ended the run with this error, and is dropped.
+            # Updates that cannot be merged have ended the run with this error, and are dropped.
             with suppress(Exception):
                 finished: Any = Command(update=writes)
                 config = yield update(config, [[StateUpdate(finished, node)]])
@@ -201,10 +201,10 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 steps[0] = [steps[0][0]._replace(as_node=node)]
         return (yield update(config, self._by_last_node(checkpoint, steps)))
 
-    # What its guards admit: no other way leads into a thread, or into an event.
+    # Entries of a thread and of its events: only values that the guards admit
 
     def admit(self, input: Any) -> tuple[Any, Exception | None]:
-        """Return the input of a run as its guards let it be stored, and the error it causes."""
+        """Return the input of a run in the form that its guards admit, and the error of a guard."""
         guards = self.builder.guards
         return (input, None) if guards is None else guards.admit(input)
 
@@ -227,7 +227,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _by_last_node(
         self, checkpoint_tuple: CheckpointTuple | None, steps: list[list[StateUpdate]]
     ) -> list[list[StateUpdate]]:
-        """Return updates with the name of the node that has made the last one, if it is missing."""
+        """Return updates with the name of the node of the last update, if the name is missing."""
         if checkpoint_tuple is None or not steps or self.builder.fusion is None:
             return steps
         checkpoint = checkpoint_tuple.checkpoint
@@ -239,7 +239,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             for versions_seen in versions.values()
         ]
         if version is None or any(other >= version for other in versions_seen):
-            return steps  # the last step had one node, which LangGraph finds itself
+            return steps  # the last step had one node, and LangGraph finds the node itself
         last = checkpoint["channel_values"][LAST_NODE]
         steps[0] = [
             update._replace(as_node=last)
@@ -250,7 +250,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         return steps
 
     def get_graph(self, config: RunnableConfig | None = None, **options: Any) -> Graph:
-        """Return the graph to draw, without the nodes that no edge leads to."""
+        """Return the graph to draw, without nodes that no edge reaches."""
         graph = super().get_graph(config, **options)
         for node in (*self.builder.spec.topology.former_nodes, LAST_WRITE):
             if node in graph.nodes:
@@ -278,7 +278,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                     value = call()
                     continue
                 yield from run.view.take()
-                input, config = self._admitted(run.input, run.config)  # a layer may have changed it
+                # Once more, since a layer may have changed the input.
+                input, config = self._admitted(run.input, run.config)
                 parts: Any = self._stream(input, config, {**run.options})
                 # If the caller stops reading, the run ends now, and not when this is collected.
                 with closing(parts):
@@ -398,13 +399,13 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             raise
 
     def _keep_turns(self) -> None:
-        """Keep what calls of an unfinished turn have written, in runs with a new message."""
+        """Keep the writes of calls of an unfinished turn, in runs with a new message."""
         start = self.nodes[START]
         if TOOLS in self.nodes and not isinstance(start.node, TurnStart):
             topology, node = self.builder.spec.topology, node_runnable(start)
             run_in_place(start, TurnStart(topology, self.channels, node))
 
-    # What it is started with
+    # The input of a run
 
     def has_thread(self, config: RunnableConfig | None) -> bool:
         """Return True if a run needs no `thread_id`, or has one in its config or in the context."""
@@ -413,7 +414,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         return "thread_id" in ensure_config(merge_configs(self.config, config))["configurable"]
 
     def effective_configurable(self, config: RunnableConfig | None) -> dict[str, Any]:
-        """Return the `configurable` of a run: its own, and that of the graph around it if any."""
+        """Return the `configurable` of a run, with the keys of a graph around the run."""
         effective: Any = merge_configs(self.config, config)
         values: dict[str, Any] = effective.get("configurable", {})
         if any(values.get(key) for key in COORDINATES):
@@ -431,12 +432,12 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def missing_nodes(
         self, checkpoint: CheckpointTuple | None, *, latest: bool = True
     ) -> list[str]:
-        """Return the nodes that a stored thread waits at, and this agent does not have."""
+        """Return the nodes that a stored thread waits at and this agent does not have."""
         waiting = () if checkpoint is None else waiting_nodes(checkpoint, latest=latest)
         return [node for node in waiting if node not in self.nodes]
 
     def missing_node_error(self, thread_id: str | None, missing: Collection[str]) -> MissingNode:
-        """Return the error for a thread that waits at nodes which this agent does not have."""
+        """Return the error for a thread that waits at missing nodes."""
         new_names = {move.old: move.new for move in self.builder.spec.topology.moved}
         hints = []
         for node in missing:
@@ -452,16 +453,16 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _to_check(
         self, input: Any, config: RunnableConfig | None
     ) -> tuple[BaseCheckpointSaver[Any] | None, RunnableConfig, RunnableConfig] | None:
-        """Return the saver and the place of a thread to check, and the config of the run.
+        """Return the saver and the config of a thread to check, and the config of the run.
 
-        None for a run with new input of which all keys are known: it reads the thread once only.
+        None for a run with new input of known keys: such a run reads the thread once only.
         """
         call_values: Any = (config or {}).get("configurable", {})
         context: Any = (current_config.get() or {}).get("configurable", {})
         resumes = input is None or (isinstance(input, Command) and not input.goto)
         has_unknown_keys = (
             self.has_unknown_keys(input) and not self.builder.spec.run_layers
-        )  # they checked it
+        )  # their checks are done
         forks = bool(call_values.get("checkpoint_id"))
         # Before the configs are merged, which takes time: most runs have nothing to check.
         if not (
@@ -472,7 +473,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         ):
             return None
         configurable = self.effective_configurable(config)
-        # A graph around this one passes on its state, in which other keys are ordinary.
+        # A graph around this agent passes its state, in which unknown keys are ordinary.
         has_unknown_keys = has_unknown_keys and not is_nested(configurable)
         if not (resumes or has_unknown_keys or forks or is_resumed(configurable)):
             return None
@@ -485,9 +486,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         return saver, place, {**(config or {}), "configurable": {**call_values, **again}}
 
     def _end_of_fork(self, place: RunnableConfig) -> RunnableConfig | None:
-        """Return where the thread ends that a run begins at an earlier checkpoint of; else None.
+        """Return the end of the thread of a run that begins at an earlier checkpoint; else None.
 
-        Only if a member counts what happens in a thread, since it is read for that alone.
+        Only if a middleware counts events of a thread: the end is read for the counts alone.
         """
         where: dict[str, Any] = {**place["configurable"]}
         if not where.pop("checkpoint_id", None) or where.get("checkpoint_ns"):
@@ -501,13 +502,13 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _counted_since(
         self, checkpoint: CheckpointTuple, newest: CheckpointTuple | None
     ) -> tuple[list[tuple[str, Any]], str]:
-        """Return what to write to a checkpoint, so that a fork has the counts of its thread."""
+        """Return the update of a checkpoint by which a fork has the counts of its thread."""
         before = stored_counts(checkpoint, self.channels, is_end=False)
         now = stored_counts(newest or checkpoint, self.channels, is_end=True)
         counts: dict[str, Any] = {}
         for member in self.builder.spec.middleware:
             for key, count in member.counted_since(before, now).items():
-                # Members may count under one key, each by its name.
+                # Several middleware may count under a key, each by its name.
                 counts[key] = {**counts.get(key, {}), **count} if isinstance(count, dict) else count
         counts = {key: count for key, count in counts.items() if count}
         return writes_of_state(checkpoint, counts), NO_TASK
@@ -519,11 +520,11 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def check_start(
         self, input: Any, checkpoint: CheckpointTuple | None, place: RunnableConfig
     ) -> None:
-        """Check what a run is started with, and where its thread waits.
+        """Check the input of a run, and the nodes at which its thread waits.
 
         Raises:
             MissingNode: The thread is resumed, and waits at a node that this agent does not have.
-            UnknownInput: The input has a key that no schema has, and that is likely a mistake.
+            UnknownInput: The input has a key that no schema has and that is likely a mistake.
             NothingPending: An answer was passed, and the thread waits for nothing.
             UnknownCall: An answer names an interrupt that does not wait.
             NoThread: An answer was passed, and the thread does not exist.
@@ -541,16 +542,16 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         check_keys(input, self.channels, keys, checkpoint)
         check_answer(input, checkpoint, where)
 
-    # Who observes it
+    # The observers of a run
 
     def _for_protocol(
         self, config: RunnableConfig | None, options: Mapping[str, Any]
     ) -> RunnableConfig | None:
-        """Return a config that says whether the event protocol shows tasks to its caller."""
+        """Return a config with a mark if the event protocol shows tasks to its caller."""
         if self.builder.fusion is None or options.get("version") != "v3":
             return config
         transformers: list[Any] = [*self.stream_transformers, *(options.get("transformers") or ())]
-        # A function that makes a transformer does not say which modes that needs.
+        # The modes that a transformer needs are unknown before its function has made it.
         hidden = all(
             isinstance(transformer, type)
             and (
@@ -564,7 +565,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _ask_for_state(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> tuple[RunnableConfig | None, dict[str, Any]]:
-        """Return the config and the options of a run that only has to return the final state.
+        """Return the config and the options of a run for the final state alone.
 
         For another run, the options are the same object.
         """
@@ -581,9 +582,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         *,
         asynchronous: bool = False,
     ) -> tuple[RunnableConfig | None, EventStream | None]:
-        """Return the config of a run that yields events, and what reads them if nodes emit some.
+        """Return the config of a run that yields events, and the reader of the events of nodes.
 
-        The options become those that LangGraph gets.
+        The options become the options for LangGraph.
         """
         run = run_of(config)
         if run is not None and not run.in_graph:
@@ -603,7 +604,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         in_stream = subgraphs or not _LIVE.isdisjoint(modes)
         keys = options.get("output_keys") or self.stream_channels_list
         if in_stream:
-            # Events pass through LangGraph's stream, where they keep their place among the others.
+            # Events pass through LangGraph's stream, which keeps the order of all events.
             events = Events(of_nodes, keys, lambda event: get_stream_writer()(event))
             event_stream.reader = Reader(asynchronous=asynchronous)
         elif asynchronous:
@@ -616,7 +617,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         )
         if run is None or not (of_nodes or run.watch.reader):
             return config, None
-        # LangGraph's stream writer drops what it gets, unless the mode is asked for.
+        # LangGraph's stream writer drops events unless the caller asks for the mode.
         options["stream_mode"] = [*modes, CUSTOM] if in_stream and CUSTOM not in modes else modes
         return config, event_stream
 
@@ -641,8 +642,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         watch = self._watchers({"callbacks": context.get("callbacks"), **settings}, options, modes)
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
-        # A caller that reads a stream no further ends the run at the next step, unless the run
-        # itself waits for it. The event protocol finds the calls of agents by LangGraph's tasks.
+        # A caller that leaves a stream ends the run at the next step, unless the run itself waits
+        # for the caller. The event protocol finds the calls of agents by LangGraph's tasks.
         waits = reader is not None or (events is not None and events.awaits)
         in_steps = (modes and not waits) or TASKS in modes or options.get("control")
         single_step = not in_steps and self._is_single_step(configurable.get(RUN), depth)
@@ -658,7 +659,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     def _watchers(
         self, config: RunnableConfig, options: Mapping[str, Any], modes: Collection[str]
     ) -> Watch:
-        """Return what observes a run with this config and these modes of its stream."""
+        """Return the observers of a run with this config and these modes of its stream."""
         handlers = get_callback_manager_for_config(config).handlers
         for handler in filter(streams_events, handlers):
             handler.run_inline = True  # a call in a task or a thread would cost more than the hook
@@ -679,9 +680,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             or any(map(options.get, _SHOWN_BY_STEPS))
             or not available_modes.issuperset(modes)
             or isinstance(options.get("output_keys"), str)
-            # LangGraph shows its own steps to the caller of the graph around this one.
+            # LangGraph shows its own steps to the caller of the graph around this agent.
             or shows_subgraphs(configurable)
-            # In a graph, the default mode depends on how LangGraph calls this one.
+            # In a graph, the default mode depends on LangGraph's way to call this agent.
             or (modes and not options.get("stream_mode") and configurable.get("checkpoint_ns"))
         )
 
@@ -698,7 +699,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
 
 
 def _by_hook(config: RunnableConfig | None) -> RunnableConfig | None:
-    """Return the config of a run hook by hook, without the run of an agent around it."""
+    """Return the config of a run hook by hook, without the run of an agent around."""
     # LangGraph's errors depend on a config without keys of this class.
     is_inside = any(map(run_of, (config, current_config.get())))
     return _with_configurable(config, {RUN: None}) if is_inside else config
@@ -734,7 +735,7 @@ async def _aexplained(events: Any) -> AsyncIterator[Any]:
 
 @contextmanager
 def _thread_note() -> Iterator[None]:
-    """Add a note to an error that a missing `thread_id` causes, in LangGraph or in a saver."""
+    """Add a note to the error for a missing `thread_id`, of LangGraph or of a saver."""
     try:
         yield
     # LangGraph raises a ValueError if the config has no keys at all, and savers a KeyError.

@@ -1,7 +1,7 @@
-"""Attempts: the answers that a model call has streamed, of which one is kept.
+"""Attempts: the streamed answers of a model call, of which only the last is kept.
 
-A layer may ask a model again after its answer has streamed in part, for example when the provider
-was lost in the middle. Who shows the tokens has to know that those are void.
+A layer may ask a model again after a part of the answer has streamed, for example when the
+connection was lost. Readers of the tokens have to know that the first tokens are void.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _METHODS = ("invoke", "ainvoke", "stream", "astream", "generate", "agenerate")
 
 @dataclass(slots=True)
 class _Answer:
-    """What has streamed of an answer."""
+    """The streamed part of an answer."""
 
     start: BaseMessage
     text: str = ""
@@ -31,13 +31,13 @@ class _Answer:
 
     @property
     def id(self) -> str | None:
-        # Read late: LangChain gives a chunk its id when it has passed, and an answer that does not
-        # stream when the model has returned.
+        # Read late: LangChain gives a chunk its id when the chunk has passed, and an answer that
+        # does not stream its id when the model has returned.
         return self.start.id
 
 
 class Attempts:
-    """The answers of one model call with its layers, while somebody reads its tokens.
+    """The answers of one model call with its layers, while somebody reads the tokens.
 
     Args:
         write: Writes to the stream "custom".
@@ -45,15 +45,15 @@ class Attempts:
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write
-        self._answers: list[_Answer] = []  # those that may be kept
+        self._answers: list[_Answer] = []  # answers that may be kept
 
     def watch(self, model: Any) -> Any:
-        """Return a model that marks answers that were cut off when its own begins."""
+        """Return a model that marks the answers before as cut off when its own answer begins."""
         inner = model
         while isinstance(inner, RunnableBinding):
             inner = inner.bound
-        # Another runnable calls its models itself, and those stream. A chat model that replaces one
-        # of these methods does more in it than to ask its provider.
+        # Another runnable calls models itself, and the calls stream. A chat model with such a
+        # method of its own does more than to ask a provider.
         if not isinstance(inner, BaseChatModel) or any(
             getattr(type(inner), name) is not getattr(BaseChatModel, name) for name in _METHODS
         ):
@@ -62,7 +62,7 @@ class Attempts:
         return stream_through(model, self.chunks, cache_key="")
 
     def chunks(self) -> Flow[None]:
-        """Pass all chunks of an answer, and note what has streamed."""
+        """Pass all chunks of an answer, and note the streamed part."""
         answer: _Answer | None = None
         while (message := (yield NextChunk())) is not None:
             if answer is None:
@@ -82,7 +82,7 @@ class Attempts:
         first = len(answers)
         if answers and answers[-1].id in texts:
             first -= 1
-            # A layer that lets a model go on joins what has streamed in parts.
+            # A layer that lets a model go on joins the streamed parts.
             for start in range(first, -1, -1):
                 if "".join(answer.text for answer in answers[start:]) == texts[answers[-1].id]:
                     first = start

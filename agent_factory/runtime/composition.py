@@ -1,7 +1,7 @@
 """Compose layers into one call, with trace spans for each layer and streaming inside the last one.
 
-The composed call is sync or async as the layers and the innermost call are; nothing here is written
-twice. Node hooks need no spans of ours: they are nodes, and LangGraph traces nodes.
+The composed call is sync or async, as its layers and the innermost call are; nothing here is
+written twice. Node hooks need no spans here: LangGraph traces nodes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Handler = Callable[[Any], Any]
 LayerFunction = Callable[[Any, Handler], Any]
 
 NamedLayer = tuple[str, LayerFunction]
-"""A layer, and its name in errors."""
+"""A layer, and the name of the layer in errors."""
 
 
 # Streaming
@@ -85,7 +85,7 @@ class streaming_enabled:
 
     def __enter__(self) -> None:
         config = current_config.get()
-        # A layer may call its handler in a thread without context: nothing was disabled there.
+        # A layer may call its handler in a thread without context, where nothing was disabled.
         self._token = None
         if config is not None:
             tags = list(filter(TAG_NOSTREAM.__ne__, config.get("tags") or ()))
@@ -120,14 +120,14 @@ def call_without_streaming(call: Handler, value: object) -> object:
 
 
 def _tracers(config: RunnableConfig | None) -> list[BaseCallbackHandler]:
-    """Return the handlers that see layers: tracers, and those that set `traces_layers`."""
+    """Return the handlers that see layers: tracers, and handlers that set `traces_layers`."""
     callbacks = config.get("callbacks") if config else None
     if not (handlers := getattr(callbacks, "handlers", ())):
         return []
     tracers = [
         h for h in handlers if isinstance(h, BaseTracer) or getattr(h, "traces_layers", False)
     ]
-    # That of `astream_events` in version "v1" copies what it gets, and a model may hold a lock.
+    # The handler of `astream_events` in version "v1" copies values, and a model may hold a lock.
     return [tracer for tracer in tracers if not streams_events(tracer)]
 
 
@@ -142,11 +142,12 @@ class LayerSpan:
     def __call__(self, request: object, handler: Handler) -> object:
         config = current_config.get()
         if config is None or not (tracers := _tracers(config)):
-            return self.layer(request, handler)  # e.g. in a thread that the layer around it started
-        # Streaming is disabled for the layer, not for the runs inside it.
+            # For example in a thread that the layer around has started.
+            return self.layer(request, handler)
+        # Streaming is disabled for the layer, not for the runs inside.
         tags = list(filter(TAG_NOSTREAM.__ne__, config.get("tags") or ()))
         manager = copy(get_callback_manager_for_config({**config, "tags": tags}))
-        # Other callback handlers see nodes and models; spans of layers are for tracers alone.
+        # Only tracers see spans of layers; all callback handlers see nodes and models.
         manager.handlers = tracers
         span = manager.on_chain_start(
             cast("Any", None), self._recorded("process_inputs", request), name=self.name
@@ -188,14 +189,14 @@ class _Flows(ABC):
     """Adjacent flows as one layer: one loop instead of a driver inside a driver.
 
     A flow that only passes the request on is resumed twice and checked once; drivers would be most
-    of what it costs.
+    of the cost.
     """
 
     kind: ClassVar[type[object]]
-    """Type of what a flow yields to call inward."""
+    """Type of the request with which a flow calls inward."""
 
     visible: ClassVar[attrgetter[Any] | None] = None
-    """Reads from an outcome what a flow is resumed with; None resumes it with the outcome."""
+    """Reads the value to resume a flow with from an outcome; None resumes with the outcome."""
 
     def __init__(self, layers: Sequence[tuple[str, Any]], inner: Handler) -> None:
         self._names = [name for name, _ in layers]
@@ -209,7 +210,7 @@ class _Flows(ABC):
     def steps(self, request: Any) -> Flow[Any]:
         """Yield the requests of the innermost flow, and the effects of all flows."""
         flows, kind, visible = self._flows, self.kind, self.visible
-        # A wrap around the flows may have put another tool into it.
+        # A wrap around the flows may have put another tool into the request.
         if kind is ToolCallRequest:
             tool = request.tool
             if tool is not None and tool.name != request.tool_call["name"]:
@@ -226,7 +227,7 @@ class _Flows(ABC):
             except StopIteration as stop:
                 output, is_done = stop.value, True
             except BaseException as error:
-                # A generator that raised is finished: the error goes to the flow around it.
+                # A generator that raised is finished: the error goes to the flow around.
                 del running[at]
                 at -= 1
                 advance, value = _throw_into(running, error), error
@@ -270,12 +271,12 @@ class _Flows(ABC):
                 advance, value = _throw_into(running, error, refusals > MAX_REFUSALS), error
 
     def _inward(self, together: Together, at: int) -> Together:
-        """Return what a flow does at once, its request as a flow of the layers inside of it."""
+        """Return the parts of a `Together`, the request as a flow of the layers further in."""
         name, parts = self._names[at], [*together.parts]
 
         def own(part: Any) -> Flow[Any]:
-            # A service counts what a layer asks a model as use of that layer. The call of the inner
-            # layer is in another part, so it is not counted here.
+            # A service counts model calls of a layer as use of that layer. The call of the inner
+            # layer is in another part, and not counted here.
             with setting(calling_layer, name):
                 return (yield from part) if isinstance(part, GeneratorType) else (yield part)
 
@@ -287,20 +288,20 @@ class _Flows(ABC):
             else:
                 part = self.passed_on(part)
             if place == together.request and at + 1 < len(self._flows):
-                # The same loop, with fewer flows: this part runs in a thread or a task that has no
-                # place in the loop of the flows around it.
+                # The same loop with fewer flows: this part runs in a thread or a task without
+                # access to the loop of the flows around.
                 inside = copy(self)
                 inside._names, inside._flows = self._names[at + 1 :], self._flows[at + 1 :]
                 parts[place] = Inward(inside.steps(part))
         return Together(*parts)
 
     def passed_on(self, request: Any) -> Any:
-        """Return the request that the next call gets for one that a flow has changed."""
+        """Return the next request, from the request that a flow has changed."""
         return request
 
     @abstractmethod
     def outcome(self, name: str, request: object, result: object, last: Any) -> Any:
-        """Return the outcome of a flow, from its result and the last one it was resumed with."""
+        """Return the outcome of a flow, from its result and from the last outcome it was given."""
 
 
 def _throw_into(
@@ -308,7 +309,7 @@ def _throw_into(
 ) -> Callable[[Any], object]:
     """Return `throw` of the innermost flow.
 
-    Control flow, and an error that is the last one, closes all flows and is raised.
+    Control flow, and an error that is the last outcome, closes all flows and is raised.
     """
     if not running:
         raise error
@@ -326,10 +327,10 @@ def _fold(
     flows: Callable[[Sequence[NamedLayer], Handler], Handler],
     function: Callable[[NamedLayer, Handler, str], Handler],
 ) -> Handler:
-    """Put layers around a call; the first one is the outermost.
+    """Put layers around a call; the first layer is the outermost.
 
-    `flows` takes adjacent flows, and the call inside them. `function` takes another layer, the call
-    inside it, and the name of the layer around it.
+    `flows` takes adjacent flows, and the call inside. `function` takes another layer, the call
+    inside, and the name of the layer around.
     """
     call, end = innermost, len(layers)
     while end:
@@ -348,10 +349,10 @@ def _fold(
 
 
 class ModelOutcome(NamedTuple):
-    """A model response, and the commands of the layers it passed, innermost first.
+    """A model response, and the commands of its layers, innermost first.
 
-    `refusals` answer calls of tools that the request did not offer. A layer may leave them out of
-    the response, together with the calls or without them. `strategy` is that of the request.
+    `refusals` answer calls of tools that the request did not offer. A layer may leave refusals out
+    of the response, with their calls or alone. `strategy` is the strategy of the request.
     """
 
     response: ModelResponse
@@ -365,9 +366,9 @@ ModelCall = Callable[[ModelRequest[Any]], Any]
 
 
 class _ModelHandler:
-    """Handler of a model layer, which keeps the outcome of its last call that returned.
+    """Handler of a model layer, which keeps the outcome of the last call that returned.
 
-    Only of that one: a layer that retries must not apply the commands of its failed attempts.
+    Earlier outcomes are dropped: a layer that retries must not apply commands of failed attempts.
     """
 
     __slots__ = ("_inner", "_name", "last")
@@ -383,7 +384,7 @@ class _ModelHandler:
         return then(self._inner(request), self.keep)
 
     def keep(self, outcome: ModelOutcome) -> ModelResponse:
-        """Store an outcome, and return what the layer sees of it."""
+        """Store an outcome, and return the response for the layer."""
         self.last = outcome
         return outcome.response
 
@@ -414,12 +415,12 @@ class _ModelFlows(_Flows):
 
 
 def _outcome_of(name: str, result: object, last: ModelOutcome | None) -> ModelOutcome:
-    """Return what a layer returned, with what is kept of its last call inward, if it made one."""
+    """Return the result of a layer, with the outcome of its last call inward, if any."""
     _, commands, refusals, strategy = last or (None, (), (), None)
     response, command = result, None
     if isinstance(result, ExtendedModelResponse):
         response, command = result.model_response, result.command
-    # The type is compared first, because the response is nearly always one.
+    # The type is compared first, because the result nearly always is a response.
     if type(response) is not ModelResponse and isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     if not (isinstance(response, ModelResponse) and isinstance(response.result, list)):
@@ -449,14 +450,14 @@ def _outcome_of(name: str, result: object, last: ModelOutcome | None) -> ModelOu
 
 
 def _return_hint(result: object) -> str:
-    """Return what to write in a layer that lacks a word; empty if it lacks none."""
+    """Return the hint for a layer without `return` or `await`; empty for another layer."""
     if result is None:
         return "End the layer with `return response`, where response is what the handler returned."
     return "Write `return await handler(request)`." if iscoroutine(result) else ""
 
 
 def compose_model_call(layers: Sequence[NamedLayer], innermost: ModelCall) -> ModelCall:
-    """Compose layers around a model call; the first one is the outermost."""
+    """Compose layers around a model call; the first layer is the outermost."""
     return _fold(layers, innermost, _ModelFlows, lambda layer, inner, _: _ModelLayer(layer, inner))
 
 
@@ -465,9 +466,9 @@ def compose_model_call(layers: Sequence[NamedLayer], innermost: ModelCall) -> Mo
 
 @dataclass(frozen=True, slots=True)
 class _ToolLayer:
-    """A function layer, the call inside it, and the name of the layer around it.
+    """A function layer, the call inside, and the name of the layer around.
 
-    It checks the request of the layer around it: a check in the handler would be one more frame.
+    The request of the layer around is checked here: a check in the handler would be another frame.
     """
 
     named_layer: NamedLayer
@@ -512,7 +513,7 @@ def _checked_result(name: str, request: ToolCallRequest, result: object) -> obje
 
 
 def compose_tool_call(layers: Sequence[NamedLayer], execute: Handler) -> Handler:
-    """Compose layers around the execution of a tool; the first one is the outermost.
+    """Compose layers around the execution of a tool; the first layer is the outermost.
 
     The execution enables the streaming of models again, and checks the request of the last layer.
     """
@@ -525,7 +526,7 @@ def compose_tool_call(layers: Sequence[NamedLayer], execute: Handler) -> Handler
 def first_without_mode(
     layers: Collection[Bound[Layer]], *, asynchronous: bool
 ) -> Bound[Layer] | None:
-    """Return the first layer that does not support async runs, or sync ones; None if all do."""
+    """Return the first layer without an async, or a sync, form; None if there is none."""
     for bound in layers:
         if (bound.afunc if asynchronous else bound.func) is None:
             return bound
@@ -533,7 +534,7 @@ def first_without_mode(
 
 
 def raise_unsupported(bound: Bound[Layer], *_: object, asynchronous: bool) -> object:
-    """Stand in for a call with a layer that does not support the kind of the run."""
+    """Stand in for a call with a layer that cannot run in this mode."""
     raise PathNotSupported(*sync_async_error(bound, asynchronous=asynchronous))
 
 
@@ -545,9 +546,9 @@ class ComposedCall:
     traced: Handler
 
     def select(self) -> Handler:
-        """Return the version for the tracers that are attached, if any.
+        """Return the version for the attached tracers, if any.
 
-        Asked once for all layers: asking costs as much as a layer.
+        One look serves all layers: a look costs as much as a layer.
         """
         return self.traced if _tracers(current_config.get()) else self.plain
 

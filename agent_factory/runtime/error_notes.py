@@ -1,4 +1,4 @@
-"""Notes on errors of user code that a common slip causes: they say what to write."""
+"""Notes on errors of user code after a common slip, with the code to write."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _STORE_METHODS = frozenset(name for name in vars(BaseStore) if not name.startswi
 
 
 def add_notes(error: Exception, context_schema: type[object] | None) -> None:
-    """Add a note to an error that a missing `await`, context or store causes.
+    """Add a note to an error caused by a missing `await`, context or store.
 
-    A note keeps the type of the error, and unlike a wrapper it adds no frame to the traceback.
+    A note keeps the type of the error, and unlike a wrapper adds no frame to the traceback.
     """
     source, name = getattr(error, "obj", None), getattr(error, "name", None)
     note = None
@@ -37,6 +37,6 @@ def add_notes(error: Exception, context_schema: type[object] | None) -> None:
         reads = code and "store" in (*code.co_names, *code.co_varnames, *code.co_freevars)
         if reads and name in _STORE_METHODS and get_runtime().store is None:
             note = "This agent has no store. Pass one: create_agent(..., store=InMemoryStore())."
-    # An agent that is a tool of this one may have added it.
+    # An agent inside, as a tool, may have added the note already.
     if note is not None and note not in getattr(error, "__notes__", ()):
         error.add_note(note)

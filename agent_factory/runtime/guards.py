@@ -1,4 +1,4 @@
-"""Guards of an agent: what enters its thread passes them, and so does what its tools show."""
+"""Guards of an agent: filters for all entries of its thread, and for all output of its tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BEFORE = (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)
 
 
 class Guards:
-    """The guards of an agent, in the order of its middleware; its graph gets a channel."""
+    """The guards of an agent, in the order of its middleware; the graph gets a channel."""
 
     def __init__(self, members: Sequence[MessageGuard], channels: dict[str, Any]) -> None:
         self._members = members
@@ -33,16 +33,16 @@ class Guards:
         self.views = Views(members)  # of the calls of tools
 
     def input(self, input: Any, config: RunnableConfig | None) -> tuple[Any, RunnableConfig | None]:
-        """Return the input of a run as it may be stored and shown, and the config of the run."""
+        """Return the input of a run after all guards, and the config of the run."""
         input, error = self.admit(input)
-        # `astream_events` calls `astream` with the input that is admitted already, and this config.
+        # `astream_events` calls `astream` with the admitted input and this config.
         if error is not None:
             config = {**(config or {})}
             config["configurable"] = {**config.get("configurable", {}), REFUSAL: error}
         return input, config
 
     def admit(self, input: Any) -> tuple[Any, Exception | None]:
-        """Return the input of a run as it may be stored and shown, and the error it causes."""
+        """Return the input of a run after all guards, and the error of a guard."""
         if isinstance(input, list | tuple):  # of Commands
             parts = [*map(self.admit, input)]
             return [part for part, _ in parts], next((e for _, e in parts if e is not None), None)
@@ -60,7 +60,7 @@ class Guards:
         return input, error
 
     def raise_refusal(self, config: Any) -> None:
-        """Raise the error that the input of the run, or the hook before, has caused."""
+        """Raise the error of a guard for the input of the run, or for the hook before."""
         error = config["configurable"].get(REFUSAL) or read_keys(config, [REFUSAL]).get(REFUSAL)
         if error is not None:
             raise error
@@ -73,9 +73,9 @@ class Guards:
         ]
 
     def result(self, result: Any, phase: Phase | None = None) -> Any:
-        """Return the result of a node as it may be stored: updates and commands.
+        """Return the result of a node, an update or a command, after all guards.
 
-        An error is raised; that of a hook by the next node, if the model is to be asked.
+        An error is raised; for a hook by the next node, if the model comes next.
         """
         result, error = self.admit(result)
         if error is None:
@@ -86,11 +86,11 @@ class Guards:
         return Command(update=[*pairs, (REFUSAL, error)])
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function with the results of another one as they may be stored."""
+        """Return a function whose results pass all guards."""
         return lambda *arguments: self.result(function(*arguments))
 
     def shown(self, contents: Any) -> Any:
-        """Return what a hook, a layer or a tool has returned or raised, as it may be shown."""
+        """Return a result or an error of a hook, a layer or a tool in the form for observers."""
         if isinstance(contents, Command | Mapping):
             contents, _ = self.admit(contents)
         return self.views.value(contents)
@@ -111,7 +111,7 @@ class Guards:
         return (update if value is update[MESSAGES] else {**update, MESSAGES: value}), error
 
     def _value(self, value: Any) -> tuple[Any, Exception | None]:
-        """Return what is written to the messages as it may be stored; itself if nothing changes."""
+        """Return a value for the messages after all guards; the same object if nothing changes."""
         if (is_object := isinstance(value, Overwrite)) or is_json_overwrite(value):
             old = value.value if is_object else value.get("__overwrite__", value.get("value"))
             new, error = self._value(old)
@@ -136,7 +136,7 @@ class Guards:
 
 
 class _Entry:
-    """Entry of an input: none of the calls that it leaves open is reviewed, whatever it says."""
+    """Entry of an input: calls without a result lose their reviews, whatever the message says."""
 
     def admit(self, messages: Sequence[AnyMessage]) -> Admitted:
         last, tail = last_turn(messages)

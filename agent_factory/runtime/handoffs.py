@@ -25,7 +25,7 @@ from agent_factory.state.updates import pairs_of
 def command_to_parent(
     commands: Sequence[Command[Any]], messages: Sequence[AnyMessage]
 ) -> Command[Any]:
-    """Return one command for the handoffs of a turn, with the results of its other calls.
+    """Return one command for the handoffs of a turn, with the results of all other calls.
 
     Args:
         commands: Commands to the parent graph, of the tools of the last turn.
@@ -35,10 +35,10 @@ def command_to_parent(
     ids = [] if message is None else call_ids(message)
     if len(ids) > 1:
         commands = _with_results(commands, ids, answers_of(tail))
-    # As it is: a parent gets what the tool returned, a dict as a dict.
+    # Unchanged: a parent gets the result of the tool, a dict as a dict.
     if len(commands) == 1:
         return commands[0]
-    # LangGraph would let only the first one pass.
+    # LangGraph would let only the first command pass.
     return Command(
         graph=Command.PARENT,
         update=[pair for command in commands for pair in pairs_of(command, "a tool")],
@@ -55,9 +55,9 @@ def targets_of(command: Command[Any]) -> list[Any]:
 def _with_results(
     commands: Sequence[Command[Any]], ids: Sequence[str], results: Mapping[str, object]
 ) -> list[Command[Any]]:
-    """Return handoffs in which each call that they pass on has its result.
+    """Return handoffs in which each passed call has its result.
 
-    A tool passes the history on as it saw it, without the results of calls that ran in parallel.
+    A tool passes on the history from before the turn, without the results of parallel calls.
     """
     from_updates: dict[str, Any] = {}  # results that the parent gets from the updates
     from_targets: dict[str, Any] = {}
@@ -69,7 +69,7 @@ def _with_results(
     results = {**from_targets, **from_updates, **results}
     for result in results.values():
         if isinstance(result, ToolMessage) and result.id is None:
-            result.id = random_id()  # a parent that gets it in several places merges them by id
+            result.id = random_id()  # by the id, a parent merges a message from several handoffs
     missing = {id: result for id, result in results.items() if id not in from_updates}
     new_commands = []
     for command in commands:
@@ -82,9 +82,9 @@ def _with_results(
 
 
 def _completed(payload: Any, results: Mapping[str, object]) -> Any:
-    """Return an update or a target of a command, whose messages get the results that they lack."""
+    """Return an update or a target of a command with the missing results in its messages."""
     if isinstance(payload, Send):
-        # A tool may return the same Send each time, and keep it.
+        # A tool may return the same Send each time, and keep the object.
         target = copy(payload)
         target.arg = _completed(payload.arg, results)
         return target

@@ -1,4 +1,4 @@
-"""Hook node: runs a node hook of a middleware, sync or async, and checks what it returns."""
+"""Hook node: runs a node hook of a middleware, sync or async, and checks the result."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from agent_factory.topology.topology import Topology
 class StateCopies:
     """Makes copies of states, in which each dict, list and set of the state is a copy too.
 
-    What is in these is shared with the thread: to copy it as well takes too long.
+    The items of these containers are shared with the thread: copies take too long.
     """
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class StateCopies:
             if (kind is dict or kind is list or kind is set) and key != "messages":
                 values[key] = value.copy()
         if type(messages := values.get("messages")) is list:
-            # Many hooks see the same history, of 1,000 messages perhaps: they share one copy, as
-            # long as none of them adds or removes a message in it.
+            # Many hooks see the same history, of 1,000 messages perhaps: all share a single copy
+            # until a hook adds or removes a message there.
             original, messages_copy = self._last
             if original is not messages or len(messages_copy) != len(messages):
                 messages_copy = messages.copy()
@@ -75,7 +75,7 @@ class StateCopies:
 class HookNode(Runnable[State, object]):
     """Node that runs a hook of a middleware."""
 
-    # Read by a step of several nodes: this one sends no tokens.
+    # Read by a step of several nodes: a hook sends no tokens.
     streams = False
 
     def __init__(
@@ -101,7 +101,7 @@ class HookNode(Runnable[State, object]):
         self._context_schema = context_schema
         self._tools = tools or {}
         self._guards = guards
-        # LangChain drops a key that no schema has, and its middleware may rely on that.
+        # LangChain drops a key that no schema has, and a middleware for LangChain may rely on that.
         self._drops_keys = isinstance(bound.owner, LangChainAdapter) and not strict
         self._dropped: set[str] = set()
         self._is_entry = self.name == plan.entry
@@ -128,7 +128,7 @@ class HookNode(Runnable[State, object]):
 
     @property
     def has_trace_policy(self) -> bool:
-        """True if a policy decides what spans of this node record."""
+        """True if a policy decides about the contents of spans of this node."""
         return policy_of(self._bound.owner) is not None
 
     def invoke(self, input: State, config: RunnableConfig | None = None, **_: object) -> object:
@@ -172,7 +172,7 @@ class HookNode(Runnable[State, object]):
         return update if self._guards is None else self._guards.result(update, self._phase)
 
     def _skipped(self, state: State) -> object:
-        """Return what to pass on if a tool has ended the run; then the hook does not run."""
+        """Return the update of a hook that does not run, because a tool has ended the run."""
         is_silent = "jump_to" not in state and TOOL_SIGNALS not in state
         if not self._in_loop or (is_silent and state.get(ANSWER) is None):
             return None
@@ -181,7 +181,7 @@ class HookNode(Runnable[State, object]):
     def _finish(self, state: State, result: object) -> Command[Any] | dict[str, object] | None:
         if result is None and not self._is_entry:
             return None
-        # The answer of an earlier run of the thread must not be seen in this one.
+        # This run must not see the answer of an earlier run of the thread.
         stale = self._is_entry and state.get("structured_response") is not None
         reset = {"structured_response": None} if stale else {}
         if result is None or isinstance(result, Mapping):
@@ -201,7 +201,7 @@ class HookNode(Runnable[State, object]):
                 else "Return {'key': value}.",
             )
         if result.graph is not None:
-            return result  # its update and goto are for another graph
+            return result  # update and goto are for another graph
         if result.goto:
             raise CommandNotSupported(
                 self.name,
@@ -218,7 +218,7 @@ class HookNode(Runnable[State, object]):
         return replace(result, update=[*reset.items(), *pairs])
 
     def _known(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """Return the writes to keys that the state has, and warn once of each other key."""
+        """Return the writes to keys of the state, and warn once of each other key."""
         pairs = list(pairs)
         if unknown_keys := {key for key, _ in pairs} - self._keys - self._dropped:
             self._dropped |= unknown_keys

@@ -1,4 +1,4 @@
-"""Inputs: what runs are started with, checked against the agent and its thread.
+"""Inputs of runs, checked against the agent and its thread.
 
 LangGraph drops a key that no schema has, and an answer to a thread that waits for nothing, without
 an error.
@@ -35,7 +35,7 @@ which front ends for AG-UI send to any agent, is less like "todos"."""
 
 
 def unknown_mode(modes: Collection[object]) -> ArgumentError:
-    """Return the error for stream modes of which one does not exist."""
+    """Return the error for stream modes, if a mode does not exist."""
     mode = next(mode for mode in modes if mode not in STREAM_MODES)
     names = sorted(STREAM_MODES)
     otherwise = "Pass stream_mode='values', for example."
@@ -55,20 +55,20 @@ def check_keys(
     Args:
         input: The input of a run.
         keys: The keys of the agent's state.
-        expected: Those that an input may have.
+        expected: Keys that an input may have.
         stored: The thread of the run, if there is one.
 
     Raises:
-        UnknownInput: Such a key is nearly the same as an expected one, there is no other key, or
-            the thread waits for an answer, which it may be meant as.
+        UnknownInput: The key is nearly the same as an expected key, the input has no other key, or
+            the thread waits for an answer, and the input may be meant as the answer.
 
     Warns:
-        AgentFactoryWarning: There is such a key.
+        AgentFactoryWarning: The input has an unknown key.
     """
-    # A Command may have pairs, where a key occurs twice: only its name counts here.
+    # A Command may have pairs with a key twice: only the names count here.
     update = input.update if isinstance(input, Command) else input
     pairs = dict(update) if isinstance(update, Mapping | list | tuple) else {}
-    # A caller may pass on what `invoke` has returned.
+    # A caller may pass on the result of `invoke`.
     unknown_keys = [str(key) for key in pairs if key not in keys and key != "__interrupt__"]
     if not unknown_keys:
         return
@@ -95,12 +95,12 @@ def check_keys(
 def check_answer(
     input: object, checkpoint: CheckpointTuple | None, place: Mapping[str, object]
 ) -> None:
-    """Check that a thread waits for the answer that a run is started with.
+    """Check that a thread waits for the answer in the input of a run.
 
     Args:
         input: The input of a run.
         stored: The thread of the run, if there is one.
-        place: Its `thread_id`, and its `checkpoint_id` if the run goes back to an earlier one.
+        place: Its `thread_id`, and the `checkpoint_id` if the run goes back to a checkpoint.
 
     Raises:
         NoThread: The thread does not exist.
@@ -112,7 +112,7 @@ def check_answer(
     if checkpoint is None:
         raise missing_thread(place)
     interrupts, again = open_interrupts(checkpoint), "checkpoint_id" in place
-    # At an earlier checkpoint, what was answered can be answered again.
+    # At an earlier checkpoint, each answer can be given again.
     waiting = sorted(id for id, waits in interrupts.items() if waits or again)
     if not waiting:
         # The thread is paused at a node, has failed in one, or has not begun with its input.
@@ -123,7 +123,7 @@ def check_answer(
             return
         raise nothing_pending()
     answer_ids = named_interrupts(input.resume)
-    # Where one of several tasks has failed, the answers to all of them may be sent again.
+    # After the failure of one of several tasks, the answers to all tasks may be sent again.
     if answer_ids and (answer_ids - interrupts.keys() or answer_ids.isdisjoint(waiting)):
         raise UnknownCall(
             repr(min(answer_ids - interrupts.keys() or answer_ids)),
@@ -149,7 +149,7 @@ def missing_thread(place: Mapping[str, object]) -> NoThread:
 
 
 def check_modes(modes: Any) -> None:
-    """Raise an ArgumentError if one of the modes of a stream does not exist."""
+    """Raise an ArgumentError if a mode of a stream does not exist."""
     if modes is None or (isinstance(modes, str) and modes in STREAM_MODES):
         return
     # LangGraph runs with an unknown mode, and yields nothing.

@@ -1,7 +1,7 @@
-"""Limits of the agent loop: turns that bring only errors, and jumps after which nothing is new.
+"""Limits of the agent loop: turns with errors alone, and jumps after which nothing is new.
 
-They end loops that cannot end otherwise. How long a run may be that makes progress is the user's
-decision: `recursion_limit`, and the middleware that limit calls, tokens or money.
+The limits end loops without another end. The length of a run that makes progress is the user's
+decision: `recursion_limit`, and middleware with a limit of calls, tokens or money.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MAX_UNREADABLE_TURNS = 1 + MAX_RETRIES
 """Turns in a row whose calls all have invalid JSON arguments, before the run ends."""
 
 MAX_FAILED_TURNS = 10
-"""Turns in a row that bring only errors, before the run ends."""
+"""Turns in a row with errors alone, before the run ends."""
 
 MAX_JUMPS = 100
 """Jumps of a hook to the model with nothing new for the model, before an error is raised."""
 
 ENDED_KWARGS = {"lc_source": "only_errors"}
-"""`additional_kwargs` of the message that ends a run whose turns bring only errors."""
+"""`additional_kwargs` of the message that ends a run after turns with errors alone."""
 
 
 REFUSAL_KWARGS = {"lc_source": "not_offered"}
@@ -49,12 +49,12 @@ class _FailedTurn(NamedTuple):
 def _failed_turns(
     messages: Sequence[AnyMessage], tool_names: Collection[str]
 ) -> Iterator[_FailedTurn]:
-    """Yield the failed turns at the end of a history, the last one first."""
+    """Yield the failed turns at the end of a history, the last turn first."""
     errors: dict[str, str] = {}
     refused_ids: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
-            # Invalid structured answers have a limit that the user sets.
+            # Invalid structured answers have a limit of the user.
             if message.status != "error" or is_explanation(message):
                 return
             errors[message.tool_call_id] = message.text
@@ -64,7 +64,7 @@ def _failed_turns(
         if not isinstance(message, AIMessage):
             return
         ids = call_ids(message)
-        # One call without an error, or still without a result, and the turn has not failed.
+        # One call without an error, or without a result so far, and the turn has not failed.
         if not ids or not errors.keys() >= set(ids):
             return
         calls = [*message.tool_calls, *message.invalid_tool_calls]
@@ -80,10 +80,10 @@ def _failed_turns(
 
 
 def why_to_end(messages: Sequence[AnyMessage], tool_names: Collection[str]) -> str | None:
-    """Return why the model is not asked again, or None if it is.
+    """Return the reason not to ask the model again, or None to ask.
 
-    A failed turn counts if no tool of the agent ran in it, or if the turn before it was the same.
-    A result, and a message of the user, start the count again.
+    A failed turn counts if no tool of the agent ran there, or if the turn before was the same. A
+    result, and a message of the user, start the count again.
     """
     failed = [*islice(_failed_turns(messages, tool_names), MAX_FAILED_TURNS + 1)]
     unreadable = len([*takewhile(lambda turn: turn.unreadable, failed)])
@@ -98,9 +98,9 @@ def why_to_end(messages: Sequence[AnyMessage], tool_names: Collection[str]) -> s
 
 
 class JumpLimit:
-    """Limit of the jumps that a hook makes to the model while the model gets nothing new.
+    """Limit of the jumps of a hook to the model while the model gets nothing new.
 
-    A new message with the text of the last one, after the same answer, is nothing new.
+    A new message with the text of the last message, after the same answer, is nothing new.
     """
 
     RUNS = 64
@@ -116,11 +116,11 @@ class JumpLimit:
         return then(hook(state, runtime), partial(self.check, state, runtime))
 
     def check(self, state: Mapping[str, Any], runtime: Runtime[Any], result: object) -> object:
-        """Return what the hook returned; raise EndlessLoop if that is one jump too many."""
+        """Return the result of the hook; raise EndlessLoop for a jump too many."""
         update = result.update if isinstance(result, Command) else result
         if not isinstance(update, Mapping) or update.get("jump_to") != "model":
             return result
-        # The answers of the model alone are nothing new for it.
+        # The model's own answers are nothing new for the model.
         question, answer = (
             next(
                 (m for m in reversed(state["messages"]) if isinstance(m, AIMessage) is by_model),
@@ -129,7 +129,7 @@ class JumpLimit:
             for by_model in (False, True)
         )
         calls = [(call["name"], call["args"]) for call in answer.tool_calls] if answer else []
-        # Its text, because contents may be lists of blocks, which have no hash.
+        # The text, because contents may be lists of blocks, which have no hash.
         exchange = hash(str([question and question.content, answer and answer.content, calls]))
         run, message = run_identity(runtime), question and question.id
         jumps = max(next(self._jumps(run, key)) for key in (message, exchange))

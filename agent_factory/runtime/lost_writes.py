@@ -1,7 +1,7 @@
 """Writes to a copy of the state, which have no effect: looked for in strict agents alone.
 
-Each hook and layer gets a copy of the state. To compare it with the state takes longer than a hook
-that does nothing, so that an agent does it only if it was built with `strict=True`.
+Each hook and layer gets a copy of the state. A comparison with the state takes longer than a hook
+without work, so only an agent with `strict=True` compares.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def watched_hook(bound: Bound[Hook], *, merges_by_id: bool) -> Bound[Hook]:
 
     Args:
         bound: The hook.
-        merges_by_id: Whether the state merges messages by their id.
+        merges_by_id: Whether the state merges messages by id.
     """
     name = bound.definition.node
 
@@ -52,7 +52,7 @@ def watched_hook(bound: Bound[Hook], *, merges_by_id: bool) -> Bound[Hook]:
             history = before.get("messages", [])
             if last is None or not isinstance(kept, list) or not 0 < len(kept) < len(history):
                 return result
-            # A message that the hook has changed in place is the same object, and another message.
+            # A message changed in place by the hook is the same object, and another message.
             known_ids = set(map(id, history))
             if kept[-1] is history[-1] == last and all(
                 id(message) in known_ids for message in kept
@@ -72,7 +72,7 @@ def watched_hook(bound: Bound[Hook], *, merges_by_id: bool) -> Bound[Hook]:
 
 
 def watched_call(call: ModelCall) -> ModelCall:
-    """Return a model call through layers that warns of their writes without effect."""
+    """Return a model call through layers that warns of lost writes of the layers."""
 
     def watched(request: ModelRequest[Any]) -> object:
         before, state = _copy(request.state), request.state
@@ -90,7 +90,7 @@ def watched_call(call: ModelCall) -> ModelCall:
 
 
 def _copy(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a state and of its containers; what is inside is shared with the thread."""
+    """Return a copy of a state and of its containers; items are shared with the thread."""
     containers = (dict, list, set)
     return {key: v.copy() if type(v) in containers else v for key, v in state.items()}
 

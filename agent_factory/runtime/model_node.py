@@ -83,7 +83,7 @@ Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""
 
 _attempts: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
-"""Those of the model call with layers that is under way, if somebody reads its tokens."""
+"""Attempts of the current model call with layers, if somebody reads the tokens."""
 
 _CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
 _id_of = attrgetter("id")
@@ -144,7 +144,7 @@ class ModelNode(Runnable[Any, Any]):
             lambda layers: compose_model_call(layers, innermost),
         )
 
-    # Many agents are built that never run, so what only runs need is made in the first run.
+    # Many agents are built and never run, so the first run makes the parts for runs.
 
     @cached_property
     def _models(self) -> _BoundModels:
@@ -194,7 +194,7 @@ class ModelNode(Runnable[Any, Any]):
         return update if self._guards is None else self._guards.result(update)
 
     def _begin(self, state: State, config: RunnableConfig | None) -> tuple[ModelRequest[Any], Turn]:
-        """Return a request with a valid history, and what `_finish` needs besides its outcome."""
+        """Return a request with a valid history, and more values for `_finish`."""
         spec, runtime = self._spec, get_runtime()
         history_update: list[Any] = []
         graph_state = state
@@ -206,7 +206,7 @@ class ModelNode(Runnable[Any, Any]):
             ) is not None:
                 messages, history_update = valid_history.messages, valid_history.update
                 state = {**state, "messages": messages}
-            if state.get(ANSWER) is not None:  # the entry of the loop has not taken it
+            if state.get(ANSWER) is not None:  # the entry of the loop has not taken the answer
                 refused = {m.id: m for m in _refused(messages, state[ANSWER]["call"])}
                 history_update = [*history_update, *refused.values()]
                 messages = [refused.get(m.id, m) for m in messages]
@@ -238,7 +238,7 @@ class ModelNode(Runnable[Any, Any]):
     def _ended(self, turn: Turn) -> ModelOutcome | None:
         """Return a message in place of an answer if the last turns brought only errors."""
         messages = turn[0].get("messages") or [None]
-        # First, because it is rarely an error, and the search through the turns takes longer.
+        # First, because the message rarely is an error, and the search through turns takes longer.
         if getattr(messages[-1], "status", None) != "error" or not self._spec.repairs_history:
             return None
         if (why := why_to_end(messages, self._spec.rules.known)) is None:
@@ -292,7 +292,7 @@ class ModelNode(Runnable[Any, Any]):
         if not calls or not self._spec.repairs_history:  # calls are answered elsewhere
             return ()
         tools = _tools_of(request, configured(request.model))
-        # A chain that a layer brings may have tools within that cannot be found.
+        # A chain of a layer may have tools inside that cannot be found.
         is_known = request.model is self._spec.model
         if not (tools or is_known or isinstance(unbound(request.model), BaseChatModel)):
             return ()
@@ -304,9 +304,9 @@ class ModelNode(Runnable[Any, Any]):
         return tuple(self._refuse(call, tool_list) for call in others)
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, SentRequest | None]:
-        """Return the strategy, the model with its tools, its prompt, and what is logged of it."""
+        """Return the strategy, the model with its tools, the prompt, and the record for the log."""
         model, response_format = request.model, request.response_format
-        if not isinstance(model, BaseChatModel):  # nearly always it is one
+        if not isinstance(model, BaseChatModel):  # rarely true
             model = configured(model)
         strategy: Strategy = None
         if response_format is not None:
@@ -336,8 +336,8 @@ class ModelNode(Runnable[Any, Any]):
         while isinstance(inner, RunnableBinding):
             inner = inner.bound
         kind = type(inner)
-        # A runnable or an overridden method may expect a list, and a layer's dicts and tuples need
-        # the conversion. For other lists it only costs time.
+        # A runnable or an overridden method may expect a list, and dicts and tuples of a layer need
+        # the conversion. For other lists the conversion only costs time.
         if (
             isinstance(inner, BaseChatModel)
             and (kind.invoke, kind.ainvoke) == _CHAT_MODEL_CALLS
@@ -385,19 +385,19 @@ class ModelNode(Runnable[Any, Any]):
             self._recorder.explained(retries + 1)
         answers = [m for m in response.result if isinstance(m, AIMessage)]
         if not any(answer.tool_calls or answer.invalid_tool_calls for answer in answers):
-            # The run is likely over, and what is remembered of it holds its messages.
+            # The run is likely over, and the attempts would keep its messages in memory.
             self._prefix.forget(run_identity(runtime))
         merged = self._merge(update, outcome.commands) if outcome.commands else update
         if isinstance(merged, Command) or self._spec.topology.style is not AgentStyle.CREATE_AGENT:
             return merged
-        # Front ends (ag-ui-langgraph 0.0) show a dict that a node returns as the whole state.
+        # Front ends (ag-ui-langgraph 0.0) show a returned dict as the whole state.
         return [Command(update=merged)]
 
 
 def _tools_of(request: ModelRequest[Any], model: object) -> list[Any]:
-    """Return the tools of a request: its own, those of its settings, and those bound to its model.
+    """Return the tools of a request: its own, the tools of its settings, and tools of its model.
 
-    A layer may replace the model by one that has tools bound to it already.
+    A layer may replace the model by a model with bound tools.
     """
     return [*request.tools, *(request.model_settings.get("tools") or ()), *bound_tools(model)]
 
@@ -418,26 +418,26 @@ class _BoundModels:
     """Cache of models bound to tools, because binding converts each tool to a schema."""
 
     SIZE = 16
-    """Number of bound models to keep: enough for a few models and tool sets that take turns."""
+    """Number of bound models to keep: enough for a few models and tool sets in turn."""
 
     def __init__(self, toolbox: Toolbox, *, runs_others: bool) -> None:
         self._toolbox = toolbox
         self._runs_others = runs_others  # whether a layer may run tools that the agent lacks
-        # By identity: models and tools need not be hashable. An entry keeps them, so that no id is
-        # used again.
+        # By identity: models and tools need not be hashable. An entry keeps both alive, so that no
+        # id is used again.
         self._bound: OrderedDict[Any, tuple[Sequence[Any], Any]] = OrderedDict()
 
     def bind(self, request: ModelRequest[Any], model: Any, strategy: Strategy) -> Any:
         """Return the request's model, as configured, with tools, tool choice and settings."""
-        # Layers make such a model for each call, so the cache would never have it. What it wraps is
-        # the same in all calls, and its flow needs no tools.
+        # Layers make a new model of this kind for each call, which the cache would never have. The
+        # wrapped model is the same in all calls, and its flow needs no tools.
         if isinstance(model, StreamedModel):
             return model.around(self.bind(request, model.inner, strategy))
         own: Any = request.model
         while isinstance(own, StreamedModel):
             own = own.inner
         parts, choice = (model, strategy, *request.tools), request.tool_choice
-        # Settings and a tool choice as a dict have no hash, and a configurable model makes another
+        # Settings and a tool choice as a dict have no hash, and a configurable model makes a new
         # object for each call, so these models are bound each time.
         has_no_key = request.model_settings or not isinstance(choice, str | None)
         if has_no_key or model is not own:
@@ -455,7 +455,7 @@ class _BoundModels:
         settings = {**request.model_settings}
         for tool in tools:
             if self._runs_others or isinstance(tool, dict):
-                continue  # a layer or the provider may run it
+                continue  # a layer or the provider may run the tool
             name = str(
                 getattr(tool, "name", None) or getattr(tool, "__name__", type(tool).__name__)
             )
@@ -479,7 +479,7 @@ class _BoundModels:
             settings["tool_choice"] = choice
         try:
             # A chat model without tools has the method of BaseChatModel, which raises this error.
-            # Other runnables have none.
+            # Other runnables have no method.
             if not hasattr(model, "bind_tools"):
                 raise NotImplementedError
             return _with_tools(model, tools, settings)
@@ -494,7 +494,7 @@ class _BoundModels:
 def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
     if not isinstance(model, RunnableBinding):
         return model.bind_tools(tools, **settings)
-    # RunnableBinding forwards bind_tools to the model it wraps, which drops its bound settings.
+    # RunnableBinding forwards bind_tools to the wrapped model, without the bound settings.
     kwargs = {key: value for key, value in model.kwargs.items() if key != "tools"}
     bound = _with_tools(model.bound, tools, {**kwargs, **settings})
     return RunnableBinding(
@@ -503,16 +503,16 @@ def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
 
 
 def retry_count(state: Mapping[str, Any]) -> int:
-    """Return how many times this run has explained to the model what is wrong with its answer."""
+    """Return the number of explanations of an invalid answer that the model got in this run."""
     return int(state.get(RETRIES) or 0)
 
 
 class ResponseReader:
-    """Reader of a model's answers: structured output, and replies to calls that no node answers."""
+    """Reader of a model's answers: structured output, and replies to calls without a node."""
 
     def __init__(self, spec: AgentSpec) -> None:
         self._name = spec.name
-        # Without repairs, calls are answered by the graph that the agent is part of.
+        # Without repairs, the graph around the agent answers the calls.
         self._has_tools = TOOLS in spec.topology.nodes or not spec.repairs_history
         self._spec = spec
         self._format = spec.response_format
@@ -533,7 +533,7 @@ class ResponseReader:
         return ModelResponse(result=[message, *replies], structured_response=value)
 
     def finish(self, outcome: ModelOutcome, retries: int) -> ModelResponse[Any]:
-        """Return the response of an outcome, with what the layers left out.
+        """Return the response of an outcome, with the parts that the layers left out.
 
         A layer may return a new answer, or the message without the replies to its calls.
         """
@@ -549,14 +549,14 @@ class ResponseReader:
             result = [changed if m is message else m for m in response.result]
             response, message = replace(response, result=result), changed
         for refusal in refusals:
-            # A layer may have replaced the call by another one, with the same id.
+            # A layer may have put another call with the same id in place of the call.
             call = (refusal.tool_call_id, refusal.name)
             if any((c["id"], c["name"]) == call for c in message.tool_calls) and (
                 refusal.tool_call_id not in answers_of(tail)
             ):
                 tail = [*tail, refusal]
                 response = replace(response, result=[*response.result, refusal])
-        # Without one, no layer called the model, or it was asked for no structured answer.
+        # Without a strategy, no layer called the model, or no structured answer was requested.
         strategy = outcome.strategy or strategy_for(
             self._format, configured(self._spec.model), with_tools=bool(self._spec.toolbox.offered)
         )
@@ -589,7 +589,7 @@ class ResponseReader:
     def settled(
         self, response: ModelResponse[Any], strategy: Strategy
     ) -> tuple[ModelResponse[Any], dict[str, Any] | None]:
-        """Return a response, and apart from it an answer next to calls that have not succeeded."""
+        """Return a response, and separately an answer next to calls without success so far."""
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
         outputs = self._spec.rules.output | _output_tools(strategy)
         reply = next((m for m in tail if isinstance(m, ToolMessage) and m.name in outputs), None)
@@ -643,7 +643,7 @@ class ResponseReader:
 
 
 WAITS = "This answer is taken if all other calls of the message succeed."
-"""Result of the call of an output tool until the results of other calls are there."""
+"""Result of the call of an output tool until the results of all other calls are there."""
 
 
 def _refused(messages: list[AnyMessage], call: str) -> list[ToolMessage]:

@@ -1,7 +1,7 @@
 """The recursion limit of a run: are there steps left for the calls of a turn and for an answer?
 
-LangGraph ends a run that is out of steps with a GraphRecursionError, wherever it is. An agent ends
-before that, with a message, if its model makes calls whose results it could not read any more.
+LangGraph ends a run without further steps with a GraphRecursionError, in the middle. An agent ends
+earlier, with a message, if its model makes calls and could not read their results any more.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from agent_factory.topology.model import END, TOOLS
 from agent_factory.types import ModelResponse
 
 LIMIT_KWARGS = {"lc_source": "recursion_limit"}
-"""`additional_kwargs` of the messages with which a run ends at its recursion limit."""
+"""`additional_kwargs` of the last messages of a run at its recursion limit."""
 
 
 class RecursionLimit:
-    """Counts the steps that an agent needs after calls of its model, and ends a run without them.
+    """Counts the steps after calls of the model, and ends a run without enough steps.
 
     Args:
         spec: The agent.
-        recorder: Records that a run ended, and its calls.
+        recorder: Records the end of a run, and its calls.
         successors: Returns the nodes that may follow each node in a step of a fused run.
     """
 
@@ -48,7 +48,7 @@ class RecursionLimit:
     def applied(
         self, response: ModelResponse[Any], left: int, limit: int, *, fused: bool
     ) -> ModelResponse[Any]:
-        """Return a response; if steps are missing, its calls are answered and a message ends it.
+        """Return a response; without enough steps, calls get answers and a message ends the run.
 
         Args:
             response: The response.
@@ -81,13 +81,13 @@ class RecursionLimit:
         turn = order[order.index(plan.style.model) : order.index(plan.loop_exit) + 1]
         leaving = [] if plan.exit == END else order[order.index(plan.exit) :]
         path = pairwise([*turn, *between, *leaving])
-        # What a hook writes before the model, or after it, may end a step there.
+        # A write of a hook before the model, or after, may end a step there.
         successors = self._successors() if fused else {}
         return 1 + sum(not fused or after not in successors[node].always for node, after in path)
 
 
 def unrun(call: Mapping[str, Any]) -> ToolMessage:
-    """Return the answer to a call that the run had no steps for."""
+    """Return the answer to a call without steps left in the run."""
     return ToolMessage(
         "Error: the run ended at its recursion limit, so this call did not run.",
         tool_call_id=str(call["id"]),

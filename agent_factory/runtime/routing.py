@@ -1,4 +1,4 @@
-"""Routing: functions of the state that return where a run continues, and the reasons for it."""
+"""Routing: functions of the state that return the next node of a run, and the reasons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agent_factory.topology.transitions import Reason, TransitionReason
 State = Mapping[str, Any]
 Target = str | list[Send]
 Choice = Callable[..., Target]
-"""Function of the state, and optionally the config, that returns where a run continues."""
+"""Function of the state, and optionally the config, that returns the next node of a run."""
 
 INVALID_CALL = "invalid_tool_call"
 """The `type` of a call with invalid JSON arguments."""
@@ -44,7 +44,7 @@ WRITTEN = "written"
 def pending_calls(
     message: AIMessage, tail: Sequence[AnyMessage], output_tools: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the tool calls of a message that no message after it answers."""
+    """Return the tool calls of a message without an answer in a later message."""
     answers = answers_of(tail)
     calls = [
         *({**call, "type": "tool_call"} for call in message.tool_calls),
@@ -54,7 +54,7 @@ def pending_calls(
 
 
 def why_not_taken(message: AIMessage, tail: Sequence[AnyMessage]) -> str | None:
-    """Return why an answer next to other calls is not final, or None if all calls succeeded."""
+    """Return the reason why an answer next to other calls is not final; None if it is final."""
     results = answers_of(tail)
     names = {c["id"]: c["name"] for c in (*message.tool_calls, *message.invalid_tool_calls)}
     failed = [names.get(id) for id, result in results.items() if result.status == "error"]
@@ -64,7 +64,7 @@ def why_not_taken(message: AIMessage, tail: Sequence[AnyMessage]) -> str | None:
 
 
 def taken_answer(state: State) -> dict[str, Any] | None:
-    """Return the update that makes the waiting answer final; None if no answer is to be taken."""
+    """Return the update by which the waiting answer becomes final; None without an answer."""
     waiting: Any = state.get(ANSWER)
     message, tail = last_turn(state["messages"]) if waiting else (None, [])
     results = answers_of(tail)
@@ -80,18 +80,18 @@ def taken_answer(state: State) -> dict[str, Any] | None:
 class Rules:
     """Names of an agent's tools, which routing needs in addition to the plan."""
 
-    known: Set[str] = frozenset()  # those that the tools node runs
-    direct: Set[str] = frozenset()  # those of them with `return_direct`
-    output: Set[str] = frozenset()  # those that stand for a structured answer
-    order: Order | None = None  # that of their calls; None if all run side by side
+    known: Set[str] = frozenset()  # tools that the tools node runs
+    direct: Set[str] = frozenset()  # known tools with `return_direct`
+    output: Set[str] = frozenset()  # tools that stand for a structured answer
+    order: Order | None = None  # the order of calls; None if all run side by side
 
     def sends(
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
     ) -> str | list[Send]:
-        """Return one task for each pending call; one for all if some wait for others."""
+        """Return a task for each pending call; a single task if a call waits for another."""
         calls = pending_calls(message, tail, self.output)
         if len(calls) > 1 and self.direct:
-            # Whether the run ends depends on all their results, and a task sees only its own.
+            # The results together decide about the end, and a task sees only its own result.
             calls = [
                 {**call, "type": PARALLEL_CALL} if call["type"] == "tool_call" else call
                 for call in calls
@@ -101,11 +101,11 @@ class Rules:
         return [Send(TOOLS, [call]) for call in calls]
 
     def answered(self, state: State) -> bool:
-        """Return True if the state has a structured answer, so that the run leaves the loop."""
+        """Return True if the state has a structured answer, which ends the loop."""
         return state.get("structured_response") is not None
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
-        """Return True if a turn whose calls are all answered is the last one."""
+        """Return True if a turn with an answer to each call is the last turn."""
         return self.answered(state)
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
@@ -114,17 +114,18 @@ class Rules:
         if not answers.keys() >= set(call_ids(message)):
             return False  # parallel calls are still running
         failed = {answer.name for answer in answers.values() if answer.status == "error"}
-        # The call of a tool that does not exist has an error as its result, and is ignored.
+        # The call of an unknown tool has an error as its result, and is ignored.
         if failed & (self.known | self.output) or message.invalid_tool_calls:
             return False
-        # A reviewer may have redirected a call to another tool: the result has its name.
+        # A reviewer may have redirected a call to another tool: the result has the name of the
+        # tool.
         names = {answers[c["id"]].name or c["name"] for c in message.tool_calls if c["id"]}
         ran = names & self.known
         return bool(ran) and ran <= self.direct
 
 
 def jump_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
-    """Return the route after a hook that may jump: its jump, or the next node."""
+    """Return the route after a hook that may jump: the jump, or the next node."""
     follow = _follow_jump(edge, plan, rules)
     return lambda state, _=None: follow(state) or edge.targets[0]
 
@@ -152,12 +153,12 @@ def _make_model_to_tools_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
 
 
 def _make_tools_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choice:
-    """Return the route after tools: the exit if one ends the run, else the loop's entry."""
+    """Return the route after tools: the exit if a tool ends the run, else the loop's entry."""
     out = edge.targets[-1]
 
     def choose(state: State, _: RunnableConfig | None = None) -> Target:
         signals = state.get(TOOL_SIGNALS) or ()
-        # Parallel tasks do not see a signal, and go there too. It sees the results of all of them.
+        # Parallel tasks do not see a signal, and go to the entry. The entry sees all results.
         if any(signal != DIRECT for signal in signals) or state.get(ANSWER) is not None:
             return plan.loop_entry
         if rules.answered(state):
@@ -166,7 +167,7 @@ def _make_tools_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
             return plan.loop_entry
         message, tail = last_turn(state["messages"])
         if state.get("jump_to") == "end":
-            # Parallel tasks go to the loop's entry. So must this one, which passes the jump on:
+            # Parallel tasks go to the loop's entry. So must this task, which passes the jump on:
             # otherwise the exit would run twice.
             parallel = message is not None and pending_calls(message, tail, rules.output)
             return plan.loop_entry if parallel else out
@@ -187,7 +188,7 @@ def unless_held(choose: Choice) -> Choice:
 
 
 def retry_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
-    """Return the route of an agent with structured output and no tools: again until it is valid."""
+    """Return the route of an agent with an output schema and no tools: until a valid answer."""
     follow = _follow_jump(edge, plan, rules)
 
     def choose(state: State, _: RunnableConfig | None = None) -> Target:
@@ -206,24 +207,24 @@ ROUTES: dict[Route, Callable[[Edge, Topology, Rules], Choice]] = {
     Route.AFTER_TOOLS: _make_tools_to_model_edge,
     Route.RETRY: retry_route,
 }
-"""Functions that make the function which chooses between the targets of an edge."""
+"""Functions that make the function for an edge: the choice of its target."""
 
 
 def _follow_jump(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State], Target | None]:
-    """Return a function that gives the target of the state's jump, or None."""
+    """Return a function from the state to the target of the state's jump, or None."""
     leaving = {hook.node for hook in plan.hooks if hook.phase is Phase.AFTER_AGENT}
-    # "end" means the exit, the first of the after_agent hooks: from these it would be a circle.
+    # "end" means the exit, the first after_agent hook: from an after_agent hook, a circle.
     targets = jump_targets(plan, leaving=edge.source in leaving)
 
     def follow(state: State) -> Target | None:
         jump = state.get("jump_to")
-        # Hooks and tools that write another value are refused there.
+        # Hooks and tools refuse another value when they write the jump.
         target = targets.get(jump or "")
         if target is None or target == edge.source:
             return None
         if target not in edge.targets:
             if jump == "end":
-                return None  # set by a tool: a later node that may leave the loop follows it
+                return None  # set by a tool: a later node that may leave the loop follows the jump
             raise UndeclaredJump(
                 edge.source,
                 f"has no edge to {target}, where the state's jump leads.",
@@ -245,9 +246,9 @@ def _follow_jump(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State], 
 
 
 def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State, str, str], str]:
-    """Return a function that gives the reason why a route was taken.
+    """Return a function for the reason of a route.
 
-    Its arguments are the state, the chosen node, and the reason of a pending jump if one is known.
+    The arguments of the function are the state, the chosen node, and the reason of a pending jump.
     """
 
     def why(state: State, target: str, known_jump: str) -> str:
@@ -306,7 +307,7 @@ def ended_by_tools(state: State, rules: Rules) -> str:
 
 @dataclass(eq=False, repr=False)
 class Path(Runnable[Any, Any]):
-    """Conditional edge: a route as the runnable that LangGraph expects, sync and async.
+    """Conditional edge: a route as a runnable for LangGraph, sync and async.
 
     LangGraph would wrap a plain function in a runnable that tracers show as a run.
     """

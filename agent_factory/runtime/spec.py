@@ -1,4 +1,4 @@
-"""AgentSpec: everything that is decided about an agent before it is wired."""
+"""AgentSpec: all decisions about an agent before it is wired."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def identity(state: T) -> T:
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """Everything that is decided about an agent before it is wired."""
+    """All decisions about an agent before it is wired."""
 
-    model: Any  # None in a plan that was made without one
+    model: Any  # None in a plan without a model
     system_message: SystemMessage | None
     hooks: tuple[Bound[Hook], ...]  # in the order of the middleware
     model_layers: tuple[Bound[Layer], ...]  # outermost first
@@ -45,12 +45,12 @@ class AgentSpec:
     name: str | None
     middleware: tuple[Middleware, ...]
     rules: Rules
-    nodes: Mapping[str, Any]  # the arguments that name nodes: interrupts and policies
-    # Repair invalid histories, and answer calls that no node runs. If False, the caller does both.
+    nodes: Mapping[str, Any]  # the arguments with names of nodes: interrupts and policies
+    # Repair invalid histories, and answer calls without a node. If False, the caller does both.
     repairs_history: bool = True
-    tool_state_view: Callable[[Any], object] = identity  # what tools see of the state
+    tool_state_view: Callable[[Any], object] = identity  # the state for tools
     warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None
     run_layers: tuple[Bound[Layer], ...] = ()  # around a whole run, outermost first
-    merged: Callable[[object], tuple[Schemas, object]] | None = None  # its schemas with a saver
-    strict: bool = False  # look for writes that have no effect
+    merged: Callable[[object], tuple[Schemas, object]] | None = None  # the schemas with a saver
+    strict: bool = False  # look for writes without effect

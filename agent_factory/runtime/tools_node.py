@@ -1,12 +1,12 @@
-"""The node of an agent that runs its tool calls, and the control signals that tools give.
+"""The node of an agent that runs its tool calls, and the control signals of tools.
 
-Parallel tool calls are tasks that do not see each other's results. So a task does not act on what
-concerns the run: a command to a parent graph and a result that may be the answer are written to a
-private channel, a stop is written as the state's jump. The next node sees them all, and acts.
+Parallel tool calls are tasks that do not see each other's results. So a task does not decide about
+the run: a command to a parent graph, and a result that may be the answer, are written to a private
+channel; a stop is written as the state's jump. The next node sees all of them, and decides.
 
-A task for each call costs more than most calls. In runs of which nothing is stored, one task takes
-the calls of a turn. If a call waits for an answer or fails, each is sent to a task of its own, with
-its outcome. Where a thread is stored, each call has its task from the start: a graph that it calls
+A task for each call costs more than most calls. In runs without storage, one task takes the calls
+of a turn. If a call waits for an answer or fails, each call is sent to a task of its own, with its
+outcome. Where a thread is stored, each call has its task from the start: a graph called by the tool
 is resumed there. `turn` has the node of an agent whose calls may wait for each other.
 """
 
@@ -77,15 +77,15 @@ from agent_factory.types import tool_guards
 from agent_factory.upstream import node_runnable, raise_late, read_keys, saver_of
 
 NAMESPACE_MARK = "|"
-"""Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
+"""Separator in a checkpoint namespace: a subgraph's namespace begins with its parent's."""
 
 
 def sending_state(choose: Choice, keys: Collection[str]) -> Choice:
-    """Return a route that sends calls with the state that their tools see."""
+    """Return a route that sends calls with the state for their tools."""
 
     def route(state: State, config: RunnableConfig | None = None) -> Target:
         target = choose(state, config)
-        # A message that a hook added after the model gets its id only when it is written.
+        # A message added by a hook after the model gets its id only when it is written.
         if isinstance(target, list) and isinstance(state["messages"][-1], AIMessage):
             return [Send(send.node, with_state(send.arg, state, keys)) for send in target]
         return target
@@ -94,10 +94,10 @@ def sending_state(choose: Choice, keys: Collection[str]) -> Choice:
 
 
 class SentCall(list[Any]):
-    """A call that is sent to its own task, with its outcome in an earlier one.
+    """A call that is sent to its own task, with its outcome in an earlier task.
 
-    The task raises the error, asks the question or has the result again, once: a policy of retries
-    runs the call.
+    The task raises the error, asks the question or returns the result again, once: a policy of
+    retries runs the call.
     """
 
     def __init__(self, call: Mapping[str, Any], outcome: Outcome | None) -> None:
@@ -109,7 +109,7 @@ class SentCall(list[Any]):
 
 
 class Resend(Command[Any]):
-    """Calls of the turn that come next; no edge is taken."""
+    """The next calls of the turn; no edge is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _Batch:
     run: Run
     config: RunnableConfig | None
     asynchronous: bool
-    single: bool  # there is only one call, whose errors are the task's
+    single: bool  # there is only one call, with errors for the task
     outcome: Outcome | None  # of the call, if it ran in an earlier task
     results: dict[str, Any] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
@@ -130,15 +130,15 @@ class _Batch:
         return result
 
     def fail(self, call: str, error: BaseException) -> ToolMessage:
-        """Note what stopped a call, and return a placeholder for its result."""
-        # A cancellation or the end of the process concerns all calls, not one of them.
+        """Note the error of a call, and return a placeholder for the result."""
+        # A cancellation or the end of the process concerns all calls, not this call.
         if not isinstance(error, Exception):
             raise error
         self.failures[call] = error
         return ToolMessage("", tool_call_id=call)
 
     def resend(self, calls: list[dict[str, Any]]) -> Resend:
-        """Return all calls, each for its own task, where one of them has failed or waits."""
+        """Return all calls, each for its own task, after a failure or a question of one call."""
         outcomes: dict[str, Outcome | None] = {i: Result(r) for i, r in self.results.items()}
         for call_id, error in self.failures.items():
             outcomes[call_id] = outcome_of(error, self.config, self.run.single_step)
@@ -151,11 +151,11 @@ _batch: ContextVar[_Batch | None] = ContextVar("batch", default=None)
 
 
 class ToolsNode(ToolNode):
-    """Node that runs the tool calls it is sent.
+    """Node that runs tool calls.
 
-    It replies to calls with invalid JSON arguments itself. It is a ToolNode, because programs look
-    for one among the nodes of an agent and read its tools. The calls run in `node`, for sync and
-    async runs alike.
+    The node itself replies to calls with invalid JSON arguments. The class is a ToolNode, because
+    programs look for a ToolNode among the nodes of an agent and read its tools. The calls run in
+    `node`, for sync and async runs alike.
     """
 
     streams = True
@@ -173,12 +173,12 @@ class ToolsNode(ToolNode):
     ) -> None:
         self.name = TOOLS
         self._guards = guards
-        # What LangGraph reads of its ToolNode: whether it is async, and where it may call a graph.
+        # Attributes that LangGraph reads of a ToolNode: whether it is async, and may call a graph.
         # The base class would read the signature of each tool now, and not in the first run.
         self.func, self.afunc = None, self.ainvoke
         self._context_schema = context_schema
         layers = spec.tool_layers
-        # For sync and async: `asynchronous` is its index.
+        # For sync and async: `asynchronous` is the index.
         self._first_unsupported = [
             first_without_mode(layers, asynchronous=a) for a in (False, True)
         ]
@@ -196,7 +196,7 @@ class ToolsNode(ToolNode):
             for name, tool in tools.items()
             if not is_visible and not injection_of(tool).takes_state
         )
-        # Keys of the state that calls are sent with; None if tools read the state themselves.
+        # Keys of the state to send with calls; None if tools read the state themselves.
         self.state_keys = None if self._stateless >= tools.keys() else state_keys
         compose = partial(_compose, spec, recorder)
         sync, asynchronous = (
@@ -206,7 +206,7 @@ class ToolsNode(ToolNode):
         self._execution = errors, sync, asynchronous
         self._last_layer = layers[-1].definition if layers else None
 
-    # Many agents are built that never run, so what only runs need is made in the first run.
+    # Many agents are built and never run, so the first run makes the parts for runs.
 
     @cached_property
     def node(self) -> LangGraphToolNode:
@@ -218,7 +218,7 @@ class ToolsNode(ToolNode):
 
     @cached_property
     def _tools_by_name(self) -> dict[str, BaseTool]:  # type: ignore[override]  # can be set
-        return self.node.tools_by_name  # `tools_by_name` reads it, and so do programs
+        return self.node.tools_by_name  # read by `tools_by_name`, and by programs
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: object) -> object:
         batch = self._begin(input, config, asynchronous=False)
@@ -253,13 +253,13 @@ class ToolsNode(ToolNode):
         return update if self._guards is None else self._guards.result(update)
 
     def _begin(self, input: object, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
-        # A thread of another graph may be paused at its tools, with the whole state as their input.
+        # A thread of another graph may be paused at its tools, with the whole state as the input.
         is_single, outcome = not isinstance(input, list) or len(input) < 2, None
         if type(input) is SentCall:
             outcome, input.outcome = input.outcome, None
         batch = _Batch(run_of(config) or Run(), config, asynchronous, is_single, outcome)
         # Never reset: LangGraph runs each task in a copy of the context, and ToolNode's threads
-        # copy that.
+        # copy the copy.
         _batch.set(batch)
         COUNTS.set({})
         tool_guards.set(self._guards)
@@ -306,7 +306,7 @@ class ToolsNode(ToolNode):
             messages = _with_ids([*output["messages"], *refusals])
             signal = {TOOL_SIGNALS: DIRECT} if self._may_answer(input, messages) else {}
             return {**output, "messages": messages, **signal, **(COUNTS.get() or {})}
-        # A ToolNode that the author brought has no layers of ours, which translate commands.
+        # A ToolNode of the author has no layers of ours, which translate commands.
         output = [relay_to_parent(item) if isinstance(item, Command) else item for item in output]
         for item in output:
             if isinstance(item, Command) and item.graph is None:
@@ -332,11 +332,11 @@ class ToolsNode(ToolNode):
             raise_late(error)
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
-        """Return True if one of parallel calls ran a tool whose result ends the run."""
-        # The input may be a state as well: then these are its keys.
+        """Return True if one of several calls ran a tool whose result ends the run."""
+        # The input may be a state as well: then the items are its keys.
         if not any(isinstance(call, dict) and call.get("type") == PARALLEL_CALL for call in input):
             return False
-        # A layer may have redirected the call: the name of the result is the tool that ran.
+        # A layer may have redirected the call: the result has the name of the tool that ran.
         ran = {message.name for message in messages} or {call["name"] for call in input}
         return bool(ran & self._direct)
 
@@ -347,7 +347,7 @@ def _compose(
     asynchronous: bool,
     execute: Handler,
 ) -> Handler:
-    """Compose the layers around the execution of a tool, and translate the commands it returns."""
+    """Compose the layers around the execution of a tool, and translate its commands."""
     layers = spec.tool_layers
     translate = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
     execute = recorder.execution(execute)
@@ -370,7 +370,7 @@ def _compose(
     def call_layers(request: Any) -> Any:
         # From a context variable, because a ToolNode calls this with the request alone.
         batch, call_id = _batch.get(), request.tool_call["id"]
-        assert batch is not None  # the node has begun it
+        assert batch is not None  # the node has begun the batch
         if batch.asynchronous and (task := asyncio.current_task()):
             batch.tasks.add(task)
         if (outcome := batch.outcome) is not None:
@@ -384,7 +384,7 @@ def _compose(
             request = replace(request, state={**request.state, "messages": messages})
         call = composed_call
         if isinstance(composed_call, ComposedCall):
-            # Models that layers call do not stream to the caller of the agent.
+            # Models called by layers do not stream to the caller of the agent.
             disable_streaming(request.runtime.config)
             call = composed_call.select()
         try:
@@ -404,7 +404,7 @@ def _compose(
 
 
 class ToolsStage(Stage):
-    """Stage of the tools node: in a fused run, the node says where it leads."""
+    """Stage of the tools node: in a fused run, the node itself chooses the next node."""
 
     @cached_property
     def _leading(self) -> Runnable[Any, Any]:
@@ -433,7 +433,7 @@ class ToolsStage(Stage):
     async def astream(
         self, input: object, config: RunnableConfig | None = None, **_: object
     ) -> AsyncIterator[object]:
-        """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
+        """Run as `ainvoke`, with the events of a stream for callbacks that listen to them."""
         if config is None or (run := run_of(config)) is None:
             node = self.alone
         elif TOOLS in run.deferred_outcomes:
@@ -446,13 +446,13 @@ class ToolsStage(Stage):
             yield part
 
     def _step_after_calls(self, config: RunnableConfig, run: Run) -> Step:
-        """Return a step that takes what the calls have led to in the middle of an earlier one."""
+        """Return a step with the outcome that the nodes after the tools had in an earlier step."""
         return Step(self, read_keys(config, list(self.fusion.keys)), config, run)
 
 
 @dataclass(eq=False, repr=False)
 class _LeadFromTools(Runnable[Any, Any]):
-    """The end of a tools node: it writes the results, and where they lead."""
+    """The end of a tools node: writes the results, and the next node."""
 
     stage: Stage
 
@@ -466,7 +466,7 @@ class _LeadFromTools(Runnable[Any, Any]):
             for edge in () if isinstance(last, Resend) else edges:
                 edge.invoke(input, config)
             return input
-        # A run that was resumed does not know whether it has an answer: the entry node checks.
+        # A resumed run does not know whether there is an answer: the entry node checks.
         may_be_answered = run is None or run.has_answer is not False
         signals = [{TOOL_SIGNALS: DIRECT}] if may_be_answered else []
         updates = input if isinstance(input, list) else [input]
@@ -480,10 +480,10 @@ class _LeadFromTools(Runnable[Any, Any]):
 
 
 def _with_ids(messages: object) -> Any:
-    """Give messages of tools the ids that they will have in the thread.
+    """Give messages of tools their ids in the thread.
 
     LangGraph stores the writes of a task before it applies them, and gives ids when it applies
-    them: a thread that is read or resumed in between would have other ids each time.
+    writes: a thread that is read or resumed in between would have other ids each time.
     """
     for message in messages if isinstance(messages, list) else [messages]:
         if isinstance(message, BaseMessage) and message.id is None:
@@ -526,7 +526,7 @@ def translate_command(command: Command[Any]) -> Command[Any]:
 
 
 def check_targets(command: Command[Any], allowed: Sequence[str]) -> None:
-    """Refuse a command of a tool to other nodes of the agent, or one that sends calls."""
+    """Refuse a command of a tool to other nodes of the agent, or with calls to send."""
     if nodes := [node for node in targets_of(command) if node not in allowed]:
         raise CommandNotSupported(
             "a tool",
@@ -543,11 +543,11 @@ def relay_to_parent(command: Command[Any]) -> Command[Any]:
 
 
 def pending_exit(state: State, rules: Rules) -> Command[Any] | dict[str, Any] | None:
-    """Return what a node in the loop returns instead of running, because tools ended the run.
+    """Return the update of a node that does not run, because tools ended the run; else None.
 
-    All tools of a turn lead to the entry of the loop. If one of them stopped the run, or their
-    results are its answer or let a waiting one be final, the jump passes from node to node until it
-    can be followed. Otherwise this is None.
+    All tools of a turn lead to the entry of the loop. After a stop by a tool, or with results that
+    are the answer or make a waiting answer final, the jump passes from node to node until a node
+    can follow the jump.
     """
     signals = state.get(TOOL_SIGNALS) or ()
     if not signals and state.get("jump_to") != "end" and state.get(ANSWER) is None:

@@ -1,4 +1,4 @@
-"""Unfinished turn of a thread with a new message: the results of its calls are kept."""
+"""Unfinished turn of a thread with a new message: the results of the calls are kept."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ UNFINISHED = (
     "This call of {name} has no result: the user sent a new message before it had one. "
     + MAY_HAVE_RUN
 )
-"""Result of any other call that was pending then."""
+"""Result of each other call that was pending."""
 
 
 def is_before_tools(topology: Topology, nodes: Collection[str]) -> bool:
     """Return True if a thread waits between the model and the tools: no call has begun."""
-    # At the tools, nobody knows: the thread is the same before them, and if its process died while
-    # they ran.
+    # At the tools, nobody knows: the thread is the same before the tools, and after the death of
+    # the process during their run.
     return bool(nodes) and {
         hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL
     }.issuperset(nodes)
@@ -60,7 +60,7 @@ def results_of(calls: Iterable[Mapping[str, Any]], text: str) -> list[ToolMessag
 
 
 def _unfinished_turn(config: RunnableConfig) -> tuple[Any, RunnableConfig, Any] | None:
-    """Return where a thread holds the writes of a turn with open calls; None without these."""
+    """Return the config of the writes of a turn with open calls; None without open calls."""
     if (place := earlier_checkpoint(config)) is None:
         return None
     message, tail = last_turn(read_keys(config, ["messages"]).get("messages") or ())
@@ -92,7 +92,7 @@ class TurnStart(Runnable[Any, Any]):
         return await self._node.ainvoke(input, config)
 
     async def astream(self, input: Any, config: Any = None, **_: Any) -> AsyncIterator[Any]:
-        """Run as `ainvoke`, with the events of a stream for its callbacks."""
+        """Run as `ainvoke`, with the events of a stream for callbacks."""
         await self._afinish(input, config)
         async for part in self._node.astream(input, config):
             yield part
@@ -130,14 +130,14 @@ class TurnStart(Runnable[Any, Any]):
     def _waiting(
         self, checkpoint: CheckpointTuple, calls: list[Mapping[str, Any]]
     ) -> list[Mapping[str, Any]]:
-        """Return the calls among these that wait for a review and have not run."""
+        """Return the calls that wait for a review and have not run."""
         former = self._topology.former_nodes
         nodes = [former.get(node, node) for node in waiting_nodes(checkpoint, latest=True)]
         if is_before_tools(self._topology, nodes):
             return calls
         interrupts = waiting_interrupts(checkpoint)
         for task, channel, _ in checkpoint.pending_writes or ():
-            if channel == RESUME:  # a task with an answer may have begun its call
+            if channel == RESUME:  # a task with an answer may have begun the call
                 interrupts.pop(task, None)
         values = [interrupt.value for group in interrupts.values() for interrupt in group]
         # HumanInTheLoopMiddleware asks before the call runs. Other questions have no digest.

@@ -1,8 +1,8 @@
-"""Views of a tool call: what handlers and streams show of it has passed the guards of the agent.
+"""Views of a tool call: handlers and streams get values that have passed the agent's guards.
 
 A tool works with data that a guard removes from its result. So each observer of the call gets a
-stand-in: an object of a subclass of its class, with the same state, whose methods filter what they
-get. Everything that the tool calls inherits the stand-ins, and so do agents inside of it.
+stand-in: an object of a subclass of the observer's class, with the same state and methods that
+filter their arguments. The calls of the tool, and agents inside, inherit the stand-ins.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _EVENTS = (
 )
 
 _NAMED = {name for name in _EVENTS if name.endswith("_start")} | {"on_custom_event"}
-"""Events whose first argument describes or names what runs."""
+"""Events with a description or a name of the runnable as first argument."""
 
 _VALUES = frozenset(
     {"inputs", "input_str", "messages", "prompts", "query", "documents", "outputs", "output"}
     | {"response", "error", "text", "data", "token", "chunk"}
 )
-"""Arguments by name that hold what goes in or comes out; others are ids, tags and metadata."""
+"""Named arguments with inputs or outputs; others are ids, tags and metadata."""
 
 _CONTENTS = frozenset({"input", "result", "error", "values"})
-"""Keys of a task and of a checkpoint, in a stream, that hold values of the state."""
+"""Keys of a task and of a checkpoint, in a stream, with values of the state."""
 
 _DELTA_TEXTS = {"text-delta": "text", "reasoning-delta": "reasoning"}
 
@@ -57,17 +57,17 @@ class Views:
         self._classes: WeakKeyDictionary[type, type] = WeakKeyDictionary()
 
     def value(self, value: Any) -> Any:
-        """Return a value as it may be shown."""
+        """Return a value in the form for observers."""
         for guard in self._guards:
             value = guard.shown(value)
         return value
 
     def text(self) -> _Texts:
-        """Return a filter for a text that is shown in pieces."""
+        """Return a filter for a text in pieces."""
         return _Texts([guard.text() for guard in self._guards])
 
     def answer(self) -> _Answers:
-        """Return a filter for an answer that is shown in chunks."""
+        """Return a filter for an answer in chunks."""
         return _Answers([guard.answer() for guard in self._guards])
 
     def request(self, request: ToolCallRequest) -> ToolCallRequest:
@@ -75,7 +75,8 @@ class Views:
         runtime, writer = request.runtime, request.runtime.stream_writer
         config = with_writer(runtime.config, lambda put: lambda data: put(self.value(data)))
         config = with_stream(config, lambda put: lambda part: put(self.part(*part)))
-        # One for each handler: LangChain compares those of the context with those of the config.
+        # One for each handler: LangChain compares handlers of the context with handlers of the
+        # config.
         stand_ins: dict[int, Any] = {}
 
         def stand_in(handler: BaseCallbackHandler) -> Any:
@@ -99,7 +100,7 @@ class Views:
         return replace(request, runtime=replace(runtime, config=config, stream_writer=write))
 
     def handler(self, handler: BaseCallbackHandler) -> BaseCallbackHandler:
-        """Return the stand-in of a handler; a stand-in of these views as it is."""
+        """Return the stand-in of a handler; a stand-in of these views unchanged."""
         kind = type(handler)
         if getattr(kind, "shown_through", None) is self:
             return handler
@@ -108,7 +109,7 @@ class Views:
         stand_in: Any = object.__new__(self._classes[kind])
         state = vars(handler)
         if streams_tools(handler):
-            # It gives tools a function that writes to its stream, past its methods.
+            # The handler gives tools a function that writes to its stream, without its methods.
             state = {**state, "stream": _ToolStream(state["stream"], self)}
         stand_in.__dict__ = state
         result: BaseCallbackHandler = stand_in
@@ -118,7 +119,7 @@ class Views:
         """Return the class of stand-ins for a class of handlers."""
         bases = (BaseCallbackHandler, AsyncCallbackHandler)
         members: dict[str, Any] = {
-            # Not in the state, which it shares with the handler.
+            # Not in the state, which the handler shares.
             "__slots__": ("shown_streams",),
             # LangGraph's handlers are recognized by their module.
             "__module__": kind.__module__,
@@ -129,7 +130,7 @@ class Views:
         for name in _EVENTS:
             method = getattr(kind, name)
             is_inherited = method in [getattr(base, name, None) for base in bases]
-            # What was held back of an answer is shown at its end.
+            # The held back part of an answer is shown at the end.
             if not is_inherited or name in ("on_llm_end", "on_llm_error"):
                 members[name] = _method(name, kind, self)
         if hasattr(kind, "tap_output_aiter"):
@@ -137,8 +138,8 @@ class Views:
         return type(kind)(kind.__name__, (kind,), members)
 
     def calls(self, handler: Any, name: str, args: Any, kwargs: Any) -> Iterable[Call]:
-        """Return what a handler gets in place of a call of one of its methods."""
-        # Stand-ins of stand-ins have one attribute for both. A tracer may copy itself without it.
+        """Return the calls of a handler in place of a call of one of its methods."""
+        # Stand-ins of stand-ins share the attribute. A tracer may copy itself without it.
         if not hasattr(handler, "shown_streams"):
             handler.shown_streams = {}
         streams, key = handler.shown_streams, (id(self), kwargs.get("run_id"))
@@ -150,11 +151,11 @@ class Views:
             if isinstance(chunk, ChatGenerationChunk):
                 parts = streams.setdefault(key, self.answer()).feed(chunk)
                 return [_token(part, kwargs) for part in parts]
-            # A model that completes texts, and is not a chat model.
+            # A model for completion, and not a chat model.
             text = streams.setdefault(key, self.text()).feed(str(token))
             return [(name, (text,), {**kwargs, "chunk": None})] if text else ()
         if name == "on_retry":
-            return ()  # it holds the exception in a form of another package
+            return ()  # the argument holds the exception in a form of another package
         first = args[:1] if name in _NAMED else ()
         shown = (*first, *map(self.value, args[len(first) :]))
         options = {k: self.value(v) if k in _VALUES else v for k, v in kwargs.items()}
@@ -167,7 +168,7 @@ class Views:
         return [*held, (name, shown, options)]
 
     def part(self, namespace: Any, mode: str, data: Any) -> tuple[Any, str, Any]:
-        """Return a part of the stream of an agent in a tool, as it may be shown."""
+        """Return a part of the stream of an agent in a tool, in the form for observers."""
         return namespace, mode, self._data(mode, data)
 
     def _data(self, mode: str, data: Any) -> Any:
@@ -187,7 +188,7 @@ def _token(chunk: ChatGenerationChunk, kwargs: dict[str, Any]) -> Call:
 
 
 def _method(name: str, kind: type, views: Views) -> Callable[..., Any]:
-    """Return a method that passes on what may be shown of its arguments."""
+    """Return a method that passes filtered arguments on."""
     if iscoroutinefunction(getattr(kind, name)):
 
         async def asynchronous(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -205,11 +206,11 @@ def _method(name: str, kind: type, views: Views) -> Callable[..., Any]:
     return synchronous
 
 
-# What runnables yield
+# Items of runnables
 
 
 def _taps(kind: Any, views: Views) -> dict[str, Any]:
-    """Return the methods by which a handler sees what a runnable yields: it passes on the rest."""
+    """Return the methods by which a handler sees the items of a runnable, and passes them on."""
 
     def tap_output_iter(self: Any, run_id: Any, output: Iterator[Any]) -> Iterator[Any]:
         items = _Items(views)
@@ -242,7 +243,7 @@ def _taps(kind: Any, views: Views) -> dict[str, Any]:
 
 
 class _Items:
-    """Items that a runnable yields, with one to show for each."""
+    """Items of a runnable, with a filtered item for each."""
 
     def __init__(self, views: Views) -> None:
         self.originals: deque[Any] = deque()
@@ -268,7 +269,7 @@ class _Items:
         return [chunk.message for chunk in self._filter.close()] if self._filter else []
 
 
-# Filters of all guards, one after the other
+# Filters of all guards, in a chain
 
 
 class _Texts:
@@ -310,7 +311,7 @@ class _Answers:
 
 
 class _Events:
-    """Events of one answer in the event protocol: its texts in pieces, its calls at their end."""
+    """Events of one answer in the event protocol: texts in pieces, calls at their end."""
 
     def __init__(self, views: Views) -> None:
         self._views = views
@@ -326,7 +327,7 @@ class _Events:
                     yield {**event, "delta": {**delta, key: piece}}
             elif delta.get("type") == "data-delta":
                 yield event
-            return  # the block has the arguments of a call, when it is finished
+            return  # the finished block has the arguments of a call
         if kind == "content-block-finish":
             for at, type_ in [place for place in self._texts if place[0] == index]:
                 if rest := self._texts.pop((at, type_)).close():
@@ -345,7 +346,7 @@ class _Events:
 
 
 class _ToolStream:
-    """Stream of LangGraph's mode "tools": what a tool shows of its output, piece by piece."""
+    """Stream of LangGraph's mode "tools": the output of a tool, piece by piece."""
 
     def __init__(self, put: Callable[[Any], None], views: Views) -> None:
         self._put, self._views = put, views

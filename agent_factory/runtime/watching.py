@@ -1,8 +1,8 @@
 """Observation of the nodes in a step: events of streams, spans for callbacks and tracers.
 
-LangGraph emits events for the steps that it takes. A step of several nodes emits those of each node
-itself, as they would be hook by hook, and says which of LangGraph's own they replace. Its spans are
-as LangGraph makes them for tasks.
+LangGraph emits events for its own steps. A step of several nodes emits the events of each node
+itself, as in a run hook by hook, and marks the events of LangGraph that they replace. Spans are as
+LangGraph makes them for tasks.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from agent_factory.upstream import current_config, streams_events, streams_messa
 UPDATES, VALUES, CUSTOM, TASKS = "updates", "values", "custom", "tasks"
 
 REPLACEMENT = object()
-"""Data of an event that stands for the next one of LangGraph in its mode, which is not shown."""
+"""Data of an event that replaces LangGraph's next event in its mode, which is not shown."""
 
 MARK = object()
-"""Data of an event that is not shown: when a reader comes to it, it has read all before it."""
+"""Data of an event that is not shown: a reader at this event has read all events before."""
 
 PATIENCE = 0.1
-"""Seconds for which a step waits for the reader of a stream, before it leaves that to LangGraph."""
+"""Seconds for which a step waits for the reader of a stream; after them, LangGraph waits."""
 
 
 class Event(NamedTuple):
@@ -53,13 +53,13 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events that the caller of a stream wants of each node."""
+    """The events of each node for the caller of a stream."""
 
     modes: Collection[str]
     keys: Sequence[str]  # of the state, in the order in which they are shown
     emit: Callable[[Event], Any]
     awaits: bool = False  # `emit` is asynchronous: the run waits until the caller took the event
-    late: bool = False  # the caller sees the events of a step when it is over
+    late: bool = False  # the caller sees the events of a step after the step
 
     def of_node(
         self,
@@ -71,17 +71,17 @@ class Events:
     ) -> Iterator[Event]:
         """Yield the events of a node that has written `pairs`.
 
-        That leads to `preview`; None if it leads nowhere, because the edge of the node has failed.
+        The state after the node is `preview`; None after a failure of the edge.
         """
         visible = [(key, value) for key, value in pairs if key in self.keys]
         if UPDATES in self.modes:
             update: Any = dict(visible) or None
-            # As LangGraph shows it: a list, if a key is written several times.
+            # As in LangGraph's events: a list, if a key is written several times.
             if len(visible) > 1 and max(Counter(key for key, _ in visible).values()) > 1:
                 update = [{key: value} for key, value in visible]
             yield Event(namespace, UPDATES, {node: update})
         if TASKS in self.modes:
-            # What the event protocol needs, to say that graphs which the node called have ended.
+            # For the event protocol: graphs called by the node have ended.
             task_result: Any = {
                 "id": task,
                 "name": node,
@@ -90,14 +90,14 @@ class Events:
                 "interrupts": [],
             }
             yield Event(namespace, TASKS, task_result)
-        # LangGraph emits no values after a step that wrote none of the keys that are shown.
+        # LangGraph emits no values after a step without writes to shown keys.
         if VALUES in self.modes and visible and preview:
             state = preview.state()
             values = {key: state[key] for key in self.keys if key in state}
             yield Event(namespace, VALUES, values)
 
     def of_step(self, namespace: tuple[str, ...], preview: Preview) -> Iterator[Event]:
-        """Yield what stands for LangGraph's events of the step that ends with `preview`."""
+        """Yield the events in place of LangGraph's for the step with the end `preview`."""
         if UPDATES in self.modes:
             yield Event(namespace, UPDATES, REPLACEMENT)
         has_writes = any(key in self.keys for key, _ in preview.writes())
@@ -106,7 +106,7 @@ class Events:
 
 
 class EventStream:
-    """A stream of events in the form that its caller has asked for."""
+    """A stream of events in the form for its caller."""
 
     def __init__(
         self, modes: Collection[str], *, single: bool, subgraphs: bool, version: str
@@ -116,18 +116,18 @@ class EventStream:
         self._subgraphs = subgraphs
         self._version = version
         self._replacements: dict[str, tuple[str, ...]] = {}
-        self.early: deque[Event] = deque()  # what the caller sees before LangGraph's next event
-        self.handover: Handover | None = None  # what the events of an asynchronous run pass
+        self.early: deque[Event] = deque()  # events for the caller before LangGraph's next event
+        self.handover: Handover | None = None  # passes the events of an asynchronous run
         self.reader: Reader | None = None  # for whom the steps of the run wait
 
     def read(self, parts: Iterator[Any]) -> Iterator[Any]:
-        """Yield what the caller sees of what LangGraph yields."""
+        """Yield the caller's view of LangGraph's parts."""
         try:
             for part in parts:
                 yield from self._early_parts()
                 yield from self._shown(part)
-        # What nodes have emitted comes before their error, as hook by hook. Not in `finally`: a
-        # generator that is closed may not yield.
+        # Events of nodes come before an error of a node, as in a run hook by hook. Not in
+        # `finally`: a closed generator may not yield.
         except Exception:
             yield from self._early_parts()
             raise
@@ -136,7 +136,7 @@ class EventStream:
         yield from self._early_parts()  # LangGraph may have nothing to show for the last step
 
     async def aread(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield what the caller sees of what LangGraph yields, and nodes hand over."""
+        """Yield the caller's view of LangGraph's parts, and of parts handed over by nodes."""
         merged: Any = parts if self.handover is None else self.handover.merge(parts)
         try:
             async with aclosing(merged):
@@ -161,7 +161,7 @@ class EventStream:
             part, mode = data, data.mode
         if isinstance(part, Event):
             if part.data is MARK:
-                assert self.reader is not None  # a step has sent the mark for it
+                assert self.reader is not None  # a step has sent the mark for the reader
                 self.reader.read_on()
                 return
             if part.data is REPLACEMENT:
@@ -190,7 +190,7 @@ class EventStream:
         """Return an event in the form of LangGraph's stream."""
         namespace, mode, data = event
         if self._version == "v2":
-            # Of LangGraph's parts in this version, only those with values have the key.
+            # Of LangGraph's parts in this version, only parts with values have the key.
             interrupts = {"interrupts": ()} if mode == VALUES else {}
             return {"type": mode, "ns": namespace, "data": data, **interrupts}
         prefix: list[Any] = [namespace] * self._subgraphs + [mode] * (not self._single)
@@ -198,9 +198,9 @@ class EventStream:
 
 
 class Reader:
-    """The caller of a stream, for whom a step waits before it begins what would be the next one.
+    """The caller of a stream: a step waits for the caller before it begins with the next step.
 
-    LangGraph runs the step in a thread or a task, and the caller reads what it sends meanwhile.
+    LangGraph runs the step in a thread or a task, and the caller reads the events meanwhile.
     """
 
     def __init__(self, *, asynchronous: bool) -> None:
@@ -208,7 +208,7 @@ class Reader:
         self._has_left = False
 
     def wait(self) -> bool:
-        """Return True once the reader has read all that was sent; False if it is slow or left."""
+        """Return True once the reader has read all events; False if the reader is slow or gone."""
         self._mark()
         self._is_here.wait(PATIENCE)
         return self._stays()
@@ -221,11 +221,11 @@ class Reader:
         return self._stays()
 
     def read_on(self) -> None:
-        """Tell the step that the reader has come to its mark."""
+        """Tell the step that the reader has come to the mark."""
         self._is_here.set()
 
     def leave(self) -> None:
-        """Tell the step that nobody reads its stream any more."""
+        """Tell the step that nobody reads the stream any more."""
         self._has_left = True
         self._is_here.set()
 
@@ -241,7 +241,7 @@ _END = object()
 
 
 class Handover:
-    """Hands what a run yields to its caller, one by one: the run waits until it was taken."""
+    """Hands the parts of a run to the caller, one by one: the run waits until a part was taken."""
 
     _next_part: asyncio.Future[Any]
     _receipt: asyncio.Future[None] | None = None
@@ -253,7 +253,7 @@ class Handover:
         await self._receipt
 
     async def merge(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield these parts, and those that are offered while they are made."""
+        """Yield these parts, and the parts that are offered meanwhile."""
         make_future = asyncio.get_running_loop().create_future
         self._next_part = make_future()
         run = asyncio.create_task(self._offer_all(parts))
@@ -265,7 +265,7 @@ class Handover:
                     self._receipt.set_result(None)
             await run
         finally:
-            # The run has ended when its stream has: nobody would wait for its tasks later.
+            # The run ends with its stream: nobody would wait for its tasks later.
             run.cancel()
             with suppress(asyncio.CancelledError):
                 await run
@@ -275,13 +275,13 @@ class Handover:
             async with aclosing(parts):
                 async for part in parts:
                     await self.offer(part)
-        # Also after an error, which `merge` raises: it waits for a part.
+        # Also after an error, which `merge` raises: `merge` waits for a part.
         finally:
             if not self._next_part.done():
                 self._next_part.set_result(_END)
 
 
-# What a run is watched by
+# Observers of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +289,10 @@ class Watch:
     """Observers of the nodes of a run."""
 
     is_traced: bool = False  # callbacks listen to nodes, so each node is a traced run
-    messages: bool = False  # LangGraph streams the messages that nodes return
+    messages: bool = False  # LangGraph streams the messages of results of nodes
     shows_names: bool = False  # callbacks or streams show under which node something happens
-    events: Events | None = None  # what the caller of a stream sees of nodes
-    reader: Reader | None = None  # of a stream, if the run waits for it
+    events: Events | None = None  # events of nodes for the caller of a stream
+    reader: Reader | None = None  # of a stream, if the run waits for the reader
 
     @property
     def nodes(self) -> bool:
@@ -303,10 +303,10 @@ class Watch:
 # Spans
 
 Take = Callable[[Any], Any]
-"""Makes something of the result of a node, and returns what handlers see of it."""
+"""Takes the result of a node, and returns the result for handlers."""
 
 _CHILD = "seq:step:1"
-"""Tag of what a node calls, as LangGraph sets it."""
+"""Tag of the calls of a node, as LangGraph sets it."""
 
 _NOTHING: Any = None
 """LangGraph's nodes have no serialized form."""
@@ -326,7 +326,7 @@ def observes_nodes(handler: BaseCallbackHandler) -> bool:
 
 
 def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take: Take) -> None:
-    """Run a node in a span, in which `take` gets its result."""
+    """Run a node in a span, in which `take` gets the result."""
     span = _manager(config).on_chain_start(_NOTHING, input, name=name)
     try:
         node_config = _inside(config, span)
@@ -338,7 +338,7 @@ def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take:
             current_config.set(node_config)
             result = node.invoke(input, node_config)
         outputs = take(result)
-    # As LangGraph does, also for interrupts and cancellations: tracers keep a span open that has no
+    # As in LangGraph, also for interrupts and cancellations: tracers keep a span open without an
     # end.
     except BaseException as error:
         span.on_chain_error(error)
@@ -349,12 +349,12 @@ def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take:
 class AsyncSpans:
     """The spans of the nodes of one step in an asynchronous run.
 
-    LangChain calls a synchronous handler in a thread. Here the end of one span and the start of the
-    next share a call.
+    LangChain calls a synchronous handler in a thread. Here the end of a span and the start of the
+    next span share a call.
     """
 
     def __init__(self) -> None:
-        self._late: list[Callable[[], Any]] = []  # what handlers in threads have yet to learn
+        self._late: list[Callable[[], Any]] = []  # calls that handlers in threads have not got yet
 
     async def call(
         self,
@@ -366,7 +366,7 @@ class AsyncSpans:
         *,
         streaming: bool,
     ) -> None:
-        """Run a node in a span, in which `take` gets its result."""
+        """Run a node in a span, in which `take` gets the result."""
         manager = _manager(config)
         handlers = manager.handlers
         in_threads = [
@@ -374,7 +374,7 @@ class AsyncSpans:
             for handler in handlers
             if not handler.run_inline and _runs_in_thread(type(handler))
         ]
-        # At each event, LangChain would call each of them in a thread, and wait for it.
+        # At each event, LangChain would call each handler in a thread, and wait.
         manager.handlers = [handler for handler in handlers if handler not in in_threads]
         span = await manager.on_chain_start(_NOTHING, input, name=name)
         other: Any = None
@@ -385,7 +385,7 @@ class AsyncSpans:
                 tags=manager.tags,
                 metadata=manager.metadata,
             )
-            # The same id for all handlers: what the node calls names it as its parent.
+            # The same id for all handlers: the calls of the node name it as their parent.
             start = partial(
                 manager_there.on_chain_start, _NOTHING, input, name=name, run_id=span.run_id
             )
@@ -426,8 +426,8 @@ class AsyncSpans:
 def as_written(result: Any, *, is_streamed: bool = False) -> Any:
     """Return the result of a node with copies of messages that have no id.
 
-    They get one when they are written, which for LangGraph is after the span of the node, or when
-    its stream of messages has seen them. That does not look into lists of pairs.
+    Messages get ids when they are written, which for LangGraph is after the span of the node, or
+    when LangGraph's stream of messages has seen them. The stream does not look into lists of pairs.
     """
     if isinstance(result, BaseMessage):
         return result.model_copy() if result.id is None and not is_streamed else result
@@ -442,7 +442,7 @@ def as_written(result: Any, *, is_streamed: bool = False) -> Any:
 
 
 def _manager(config: RunnableConfig) -> Any:
-    """Return the callback manager of a node, which is its own."""
+    """Return the callback manager of a node, which no other node has."""
     manager: Any = config["callbacks"]
     manager.add_tags(config.get("tags") or [])
     manager.add_metadata(config["metadata"])
@@ -452,7 +452,7 @@ def _manager(config: RunnableConfig) -> Any:
 
 
 def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
-    """Return the config of what a node calls."""
+    """Return the config for the calls of a node."""
     node_config: Any = {**config, "callbacks": span.get_child(_CHILD)}
     node_config.pop("run_name", None)
     node_config.pop("run_id", None)
@@ -475,7 +475,7 @@ def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:
 
 
 async def _stream(run_id: Any, handlers: Iterable[Any], result: Any) -> None:
-    """Show the result of a node to the handlers that stream what runnables yield."""
+    """Show the result of a node to handlers that stream the items of runnables."""
 
     async def once() -> AsyncIterator[Any]:
         yield result

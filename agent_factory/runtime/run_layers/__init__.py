@@ -1,1 +1,1 @@
-"""Layers around a whole run of an agent, from its input to its end or to its next pause."""
+"""Layers around a whole run of an agent, from the input to the end or to the next pause."""

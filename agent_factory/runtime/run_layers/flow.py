@@ -1,4 +1,4 @@
-"""Layer flow: the flow of one layer in one run, and the control flow that passes through it."""
+"""Layer flow: the flow of one layer in one run, and the control flow that passes through."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ logger = logging.getLogger("agent_factory")
 
 
 class Signal(BaseException):
-    """Control flow on its way out through the layers. No flow can stop it.
+    """Control flow on the way out through the layers. No flow can stop a signal.
 
     Args:
-        thrown: What each flow gets.
-        error: What the caller of the agent gets; None at a pause, which ends the stream.
+        thrown: The exception for each flow.
+        error: The exception for the caller of the agent; None at a pause, which ends the stream.
     """
 
     def __init__(self, exception: BaseException, error: BaseException | None) -> None:
@@ -40,13 +40,13 @@ def signal_of(error: BaseException) -> Signal | None:
         exception = RunPaused(error.args[0] if error.args else ())
     elif isinstance(error, GraphDrained) or is_invalid_resume(error):
         exception = RunPaused()
-    elif isinstance(error, GraphBubbleUp):  # the run hands over to a graph around it
+    elif isinstance(error, GraphBubbleUp):  # the run hands over to a graph around the agent
         exception = GeneratorExit()
     return Signal(exception, error)
 
 
 class LayerFlow:
-    """The flow of one layer in one run, and what has become of it so far."""
+    """The flow of one layer in one run, and its course so far."""
 
     def __init__(
         self, bound: Bound[Layer], state: Mapping[str, object], arguments: Mapping[str, object]
@@ -56,16 +56,17 @@ class LayerFlow:
         self.state = dict(state)
         flow = bound.func(dict(state), **arguments)  # type: ignore[misc]  # a flow has both functions
         self.send, self.throw, self.generator = flow.send, flow.throw, flow
-        self.refusals = 0  # how often it has caught a BadReturn
-        self.passed: Mapping[str, object] | None = None  # the state with which it ran the agent
-        self.result: Mapping[str, object] = {}  # the state that the run returned
-        self.caught: Exception | None = None  # what the run raised
+        self.refusals = 0  # how many times the flow has caught a BadReturn
+        # The state with which the flow ran the agent.
+        self.passed: Mapping[str, object] | None = None
+        self.result: Mapping[str, object] = {}  # the final state of the run
+        self.caught: Exception | None = None  # the error of the run
         self.returned: Any = None
-        self.error: Exception | None = None  # what leaves it
-        self.signal: Signal | None = None  # what leaves it, whatever it does
+        self.error: Exception | None = None  # the error that leaves the flow
+        self.signal: Signal | None = None  # the signal that leaves the flow in any case
 
     def receive(self, error: BaseException) -> BaseException:
-        """Return what the flow gets for an exception from within."""
+        """Return the exception for the flow, from an exception further in."""
         signal = error if isinstance(error, Signal) else signal_of(error)
         self.refusals += isinstance(error, BadReturn)
         if signal is None:
@@ -74,13 +75,13 @@ class LayerFlow:
         return signal.thrown
 
     def fail(self, error: BaseException) -> None:
-        """Note what the flow has raised. An error cannot take the place of a signal."""
+        """Note the exception of the flow. An error cannot replace a signal."""
         if (signal := signal_of(error)) is not None:
-            # A flow that raises what was thrown into it lets the first signal pass.
+            # A flow that raises the thrown exception lets the first signal pass.
             if self.signal is None or error is not self.signal.thrown:
                 self.signal = signal
         elif self.signal is None:
-            assert isinstance(error, Exception)  # others are signals
+            assert isinstance(error, Exception)  # all other exceptions are signals
             self.error = error
         elif self.signal.error is None:
             logger.error("%s failed while it was closed.", self.name, exc_info=error)
@@ -88,7 +89,7 @@ class LayerFlow:
             self.signal.error.add_note(f"While {self.name} was closed: {error!r}")
 
     def leave(self) -> None:
-        """Raise what leaves the flow, if anything."""
+        """Raise the signal or the error that leaves the flow, if any."""
         if self.signal is not None:
             raise self.signal
         if self.error is not None:

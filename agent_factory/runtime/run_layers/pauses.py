@@ -1,4 +1,4 @@
-"""Pauses of a run that is not part of another one: LangGraph reports them to callback handlers."""
+"""Pauses of a run outside of any other run: LangGraph reports them to callback handlers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from langgraph.types import Interrupt
 
 
 class PauseHandler(GraphCallbackHandler):
-    """Notes what a run waits for. `interrupts` is None as long as the run is not paused."""
+    """Notes the interrupts of a run. `interrupts` is None as long as the run is not paused."""
 
-    run_inline = True  # an async run would call it in a thread
+    run_inline = True  # an async run would call the handler in a thread
 
     def __init__(self) -> None:
         self.interrupts: tuple[Interrupt, ...] | None = None
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
-        """Note what the run waits for."""
+        """Note the interrupts of the run."""
         self.interrupts = event.interrupts
 
 
 def with_handler(
     agent_config: RunnableConfig | None, config: RunnableConfig | None, handler: PauseHandler
 ) -> RunnableConfig:
-    """Return the config of a run with a handler that what the run calls does not inherit.
+    """Return the config of a run with a handler that the calls of the run do not inherit.
 
     Args:
         own: The config of the agent.
@@ -37,7 +37,7 @@ def with_handler(
     if isinstance(callbacks, BaseCallbackManager):
         manager = callbacks.copy()
     else:
-        # Once as its handlers, once as those that its children inherit, as LangChain does.
+        # Once as its handlers, once as the handlers of its children, as LangChain does.
         manager = CallbackManager([*(callbacks or ())], [*(callbacks or ())])
     manager.add_handler(handler, inherit=False)
     return {**(config or {}), "callbacks": manager}

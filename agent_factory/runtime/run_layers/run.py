@@ -1,4 +1,4 @@
-"""Layered run: one run of an agent, from its input to its end or next pause, inside its layers."""
+"""Layered run: one run of an agent, from the input to the end or the next pause, in its layers."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ from agent_factory.state.updates import StateView, check_keys, overwrites, pairs
 from agent_factory.upstream import coerced_context, run_identity
 
 AGENT_RUN: Final = object()
-"""Marker that `LayeredRun.steps` yields where the agent runs. All else is a plain call."""
+"""Marker that `LayeredRun.steps` yields to run the agent. All other items are plain calls."""
 
 Steps = Generator[Any, Any, Any]
 
 
 class LayeredRun:
-    """One run of an agent inside its layers: a start, or what follows a pause.
+    """One run of an agent inside its layers: a start, or the part after a pause.
 
-    `steps` is written once for sync and async runs. The agent drives it: it runs the agent
+    `steps` is written once for sync and async runs. The agent drives the generator: it runs itself
     where `steps` yields `AGENT_RUN`, and makes all other calls.
 
     Args:
         agent: The agent.
         input: The input of the run.
-        config: Its config.
-        options: Its options, such as `stream_mode`.
-        asynchronous: Whether it is an async run.
+        config: The config of the run.
+        options: The options of the run, such as `stream_mode`.
+        asynchronous: Whether the run is async.
 
     Attributes:
-        input: What the agent is run with.
-        config: With which config.
-        options: With which options.
-        view: What the caller sees.
+        input: The input for the agent.
+        config: The config for the agent.
+        options: The options for the agent.
+        view: The part of the stream for the caller.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LayeredRun:
         self.view = RunView(agent, self._thread, options)
         self.input, self.config, self.options = input, self._thread.config, self.view.options
         self._pauses = PauseHandler()
-        if not self._thread.is_nested:  # a nested run raises what it waits for
+        if not self._thread.is_nested:  # a nested run raises its interrupts
             self.config = with_handler(agent.config, self.config, self._pauses)
             self.options["control"] = self.options.get("control") or RunControl()
         self._tasks = TaskResults(self._thread, spec.topology.moved)
@@ -89,19 +89,19 @@ class LayeredRun:
         self._is_resumed = False
         self._arguments: dict[str, Any] = {}
         self._first_state: dict[str, Any] = {}
-        self._values: dict[str, Any] = {}  # the state, if the run has not shown it yet
+        self._values: dict[str, Any] = {}  # the state, if the run has not shown a state yet
 
     @property
     def values(self) -> dict[str, Any]:
-        """The state as far as it is known."""
+        """The state as far as known."""
         return self._values if self.view.values is None else self.view.values
 
     def raised(self, error: BaseException) -> BaseException:
-        """Return what `steps` gets for an exception that was raised outside of it."""
+        """Return the exception for `steps`, from an exception outside of it."""
         if not isinstance(error, GeneratorExit):
             return error
         self.view.is_closed = True
-        # Python closes the generators that a generator delegates to, where it is thrown into it.
+        # Python closes the generators inside a generator where GeneratorExit is thrown in.
         return Signal(error, error)
 
     def steps(self) -> Steps:
@@ -125,7 +125,8 @@ class LayeredRun:
         except Exception as storage_error:
             if failure is None:
                 raise
-            # The run ends as it has ended: with a lost lease, for example, nothing can be stored.
+            # The first end of the run counts: with a lost lease, for example, nothing can be
+            # stored.
             failure.add_note(f"While the tasks of its layers were stored: {storage_error!r}")
         if failure is not None:
             raise failure
@@ -133,8 +134,8 @@ class LayeredRun:
     def start(self) -> Steps:
         """Find out whether the run goes on, and with which state.
 
-        Return False if it has ended before, so that nothing runs: a finished thread was resumed, or
-        a node that had called a nested agent runs again.
+        Return False if the run has ended before, so that nothing runs: a finished thread was
+        resumed, or a node that had called a nested agent runs again.
         """
         checkpoint = yield from self._thread.read(self.input)
         if checkpoint is not None:
@@ -147,12 +148,13 @@ class LayeredRun:
             self._first_state = state = dict(self.input)
             if (value := state.get("messages")) is not None:
                 messages = value if isinstance(value, list) else [value]
-                with suppress(NotImplementedError, TypeError, ValueError):  # the run raises it
+                # The run itself raises the error.
+                with suppress(NotImplementedError, TypeError, ValueError):
                     state["messages"] = convert_to_messages(messages)
         return True
 
     def layer(self, at: int, state: Mapping[str, object]) -> Steps:
-        """Drive the flow of a layer; where it runs the agent, that is the next layer."""
+        """Drive the flow of a layer; its run of the agent is the next layer."""
         if at == len(self._spec.run_layers):
             return (yield from self.run_agent(state))
         flow = LayerFlow(self._spec.run_layers[at], state, self._arguments)
@@ -183,7 +185,7 @@ class LayeredRun:
         return dict(self.values)
 
     def given(self) -> dict[str, Any]:
-        """Return what a flow may take by name."""
+        """Return the named arguments for a flow."""
         thread, around = self._thread, ensure_config(merge_configs(self._agent.config, self.config))
         outer = get_runtime() if thread.is_nested else None
         context = coerced_context(self.options.get("context"), self._agent.context_schema)
@@ -209,7 +211,7 @@ class LayeredRun:
         return {"runtime": runtime, "config": around, "store": store, "resumed": resumed}
 
     def effect(self, at: int, flow: LayerFlow, request: object) -> Steps:
-        """Do what a flow has yielded, and return what it is resumed with."""
+        """Perform an effect of a flow, and return its result."""
         if isinstance(request, Task):
             return (
                 yield from self._tasks.run(flow.definition, request, is_resumed=self._is_resumed)
@@ -218,7 +220,7 @@ class LayeredRun:
             call = partial(perform, asynchronous=self._asynchronous)
             if isinstance(request, Invoke) and request.config is not None:
                 return (yield partial(call, request))
-            # Not streamed: what a layer asks a model is not an answer of the agent.
+            # Not streamed: the model of a layer does not answer for the agent.
             return (yield partial(call_without_streaming, call, request))
         if not isinstance(request, Mapping):
             reason = f"must run the agent with a state, got {describe(request)}."
@@ -231,24 +233,24 @@ class LayeredRun:
         try:
             flow.result = yield from self.layer(at + 1, request)
         except Exception as error:
-            # Noted although it is raised: a flow that handles it ends the run itself.
+            # Noted although raised: a flow that handles the refusal ends the run itself.
             flow.caught = error
             raise
-        return dict(flow.result)  # the flow may change it, and return that
+        return dict(flow.result)  # the flow may change the copy, and return it
 
     def run_agent(self, state: Mapping[str, object]) -> Steps:
-        """Run the agent, and return its final state."""
+        """Run the agent, and return the final state."""
         self.input = self.input_for(state)
         try:
             yield AGENT_RUN
         except Signal as closed:
-            # A caller may stop to read as soon as it is asked something.
+            # A caller may stop reading at the first question.
             interrupts = self._pauses.interrupts is None and self.view.interrupts
             if (waits := interrupts or (yield from self.pause())) is None:
                 raise
             raise Signal(RunPaused(waits), closed.error) from None
         except GraphDrained as drain:
-            # LangGraph stores nothing of such a run, so it starts again.
+            # LangGraph stores nothing of such a run, so the run starts again.
             if self._thread.is_nested and not self._thread.stores_ends:
                 raise Signal(GeneratorExit(), drain) from None
             raise
@@ -257,7 +259,7 @@ class LayeredRun:
         return dict(self.values)
 
     def pause(self) -> Steps:
-        """Return the interrupts that the run waits for; None if it is not paused."""
+        """Return the interrupts of a paused run; None if the run is not paused."""
         waits = self._pauses.interrupts
         if waits == () and self._thread.saver is not None:
             # LangGraph also pauses after the last node of a run, where nothing is left to do.
@@ -266,7 +268,7 @@ class LayeredRun:
         return waits
 
     def input_for(self, state: Mapping[str, object]) -> object:
-        """Return the input of the run, with what the layers have changed of the state."""
+        """Return the input of the run, with the changes of the layers to the state."""
         changes = _changes(self._first_state, state)
         if not changes:
             return self.input
@@ -284,7 +286,7 @@ class LayeredRun:
         return replace(command, update=[*pairs_of(command, name), *changes.items()])
 
     def update_of(self, flow: LayerFlow) -> dict[str, Any] | None:
-        """Return what a flow writes; None if it raises something."""
+        """Return the update of a flow; None if the flow raises."""
         if flow.signal or flow.error or flow.returned is None:
             return None if flow.signal or flow.error else {}
         channels = self._agent.channels
@@ -295,7 +297,7 @@ class LayeredRun:
                 )
                 hint = "Return {'key': value}, or what `yield state` returned."
                 raise BadReturn(flow.name, reason, hint)
-            # It may return the whole state, with its changes.
+            # The flow may return the whole state, with its changes.
             update = _changes(flow.result, flow.returned)
             check_keys(update, channels.keys() - ENGINE_KEYS, flow.name)
         except (BadReturn, UnknownStateKey) as mistake:
@@ -313,13 +315,13 @@ class LayeredRun:
         return update
 
     def write(self, flow: LayerFlow, update: Mapping[str, object] | None) -> Steps:
-        """Write the update of a layer as the end of the run, and show it."""
+        """Write the update of a layer as the end of the run, and show the update."""
         update, writes = update or {}, [update or {}]
         starts = isinstance(self.input, Mapping) and not self._is_resumed
-        if starts and flow.passed is None:  # the run was not made: its input is kept nevertheless
-            # A new run begins without the answer of the one before.
+        if starts and flow.passed is None:  # the agent did not run; its thread keeps the input
+            # A new run begins without the answer of the run before.
             writes.insert(0, {"structured_response": None, **self.input})
-        # The run failed before it showed a state, so that begins with its input.
+        # The run failed before it showed a state, so the state begins with the input.
         elif starts and not self._thread.stores_ends and not self.values:
             writes.insert(0, self.input)
         if self._thread.stores_ends or (self._thread.saver is not None and flow.caught):
@@ -334,11 +336,11 @@ class LayeredRun:
                 pairs = [(key, value) for key, value in write.items() if key in channels]
                 view = StateView(values, views, {}, channels)
                 values = view.preview(pairs).state()
-        # `values` prefers what the run has shown, which is older now.
+        # `values` prefers the state shown by the run, which is older now.
         self._values, self.view.values = values, None
         self.view.show_write(flow.name, update, values)
 
 
 def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, Any]:
-    """Return the keys of a state that have another value than before."""
+    """Return the keys of a state with another value than before."""
     return {k: v for k, v in after.items() if k not in before or v is not before[k]}

@@ -1,4 +1,4 @@
-"""Task results: what the flows around a run have done once in it, stored next to its thread."""
+"""Task results: results of the tasks of flows around a run, stored next to the thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_factory.runtime.run_layers.thread import Calls, RunThread
 from agent_factory.topology.model import Layer, Move
 
 NAMESPACE = "around_agent"
-"""Namespace of a thread's checkpoints that holds the results."""
+"""Namespace of a thread's checkpoints with the results."""
 
 _KEY = "tasks"
 
@@ -23,9 +23,9 @@ _KEY = "tasks"
 class TaskResults:
     """The results of the tasks of a run, by the layer and the name of the task.
 
-    They have a checkpoint in another namespace, and not a key of the state. So they are stored
-    before the run has begun and while it waits, a run that goes back to an earlier checkpoint does
-    not take over what a finished run has done, and no write changes the thread.
+    The results have a checkpoint in another namespace, and not a key of the state. So they are
+    stored before the run has begun and while it waits, a run from an earlier checkpoint does not
+    take over the results of a finished run, and no write changes the thread.
 
     Methods are generators that yield calls, for a sync or an async run.
     """
@@ -41,7 +41,7 @@ class TaskResults:
         self._results: dict[str, dict[str, Any]] | None = None
 
     def run(self, layer: Layer, task: Task, *, is_resumed: bool) -> Calls:
-        """Return the stored result of a task, or call its function and store what it returns.
+        """Return the stored result of a task, or call its function and store the result.
 
         A run that is not resumed has no results yet.
         """
@@ -54,8 +54,8 @@ class TaskResults:
         layer_results = self._results.setdefault(layer.owner, {})
         if task.name not in layer_results:
             result = yield task.function
-            if is_awaitable(result):  # an async run has awaited it
-                # Python would warn that it was never awaited.
+            if is_awaitable(result):  # an async run has awaited the result
+                # Python would warn of a coroutine that was never awaited.
                 if iscoroutine(result):
                     result.close()
                 reason = f"yielded the task {task.name!r}, which is asynchronous."
@@ -68,7 +68,7 @@ class TaskResults:
     def keep(self, *, is_resumed: bool) -> Calls:
         """Keep the results of a paused run, and no others.
 
-        An earlier run of the thread may have left some: one that was paused and never resumed.
+        An earlier run of the thread may have left results: a run that was paused and never resumed.
         """
         if self._results is None and not is_resumed and (yield from self._read()):
             yield from self._write({})

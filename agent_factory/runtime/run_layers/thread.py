@@ -1,4 +1,4 @@
-"""Thread of a run: what the layers around the run read and write there, besides the run itself."""
+"""Thread of a run: reads and writes of the layers around the run, in addition to the run's."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from agent_factory.upstream import (
 )
 
 LAST_WRITE = "__last_write__"
-"""Node by which the layers around a run write to its thread. No edge leads to it, or from it."""
+"""Node by which the layers around a run write to its thread. The node has no edges."""
 
 Calls = Generator[Any, Any, Any]
-"""Generator that yields calls without arguments, sync or async, and gets their results."""
+"""Generator that yields calls without arguments, sync or async, and gets the results."""
 
 
 class RunThread:
@@ -44,10 +44,10 @@ class RunThread:
         if agent.checkpointer is False or not agent.has_thread(config):
             return
         saver = saver_of({"configurable": self.configurable}) or agent.checkpointer
-        # True is the checkpointer of the graph around this one, and there may be none.
+        # True is the checkpointer of a graph around this graph, and may be missing.
         if not isinstance(saver, BaseCheckpointSaver):
             return
-        # A graph in another one that stores nothing before the end stores only pauses and errors.
+        # A nested graph that stores nothing before the end stores only pauses and errors.
         at_exit = self.is_nested and stores_at_exit({"configurable": self.configurable})
         self.stores_ends = not at_exit
         place, again = place_of_run(self.configurable, stateful=agent.checkpointer is True)
@@ -57,13 +57,13 @@ class RunThread:
             self.config = {**(config or {}), "configurable": {**values, **again}}
 
     def call(self, owner: object, method: str, *args: Any) -> Calls:
-        """Call a method of the agent or the saver, in its variant for the kind of the run."""
+        """Call a method of the agent or the saver, in the form for the mode of the run."""
         return (yield partial(getattr(owner, f"{self._prefix}{method}"), *args))
 
     def read(self, input: object) -> Calls:
-        """Return the StateSnapshot that a run with this input goes on from; None for a new one."""
+        """Return the StateSnapshot from which a run with this input goes on; None for a new run."""
         goes_on = input is None or isinstance(input, Command) or is_resumed(self.configurable)
-        # Such keys may be meant as an answer: that depends on the thread.
+        # Such keys may be meant as an answer, which depends on the thread.
         has_unknown_keys = self._agent.has_unknown_keys(input) and not self.is_nested
         if not has_unknown_keys and (self.saver is None or not goes_on):
             return None
@@ -81,19 +81,20 @@ class RunThread:
     def write(self, updates: Sequence[Mapping[str, object]], *, ends: bool) -> Calls:
         """Write updates one after the other, and return the state.
 
-        With `ends`, the tasks of the last step do not run any more. What others of that step have
-        written is kept.
+        With `ends`, the tasks of the last step do not run any more. Writes of finished tasks of the
+        step are kept.
         """
         around = ensure_config(merge_configs(self._agent.config, self.config))
         config = {
             **self.end,
-            # LangGraph stores it with each checkpoint of a run. A service knows its jobs by that.
+            # LangGraph stores the key with each checkpoint of a run. A service finds its jobs by
+            # the key.
             "metadata": around["metadata"],
         }
         steps = [StateUpdate(dict(update), LAST_WRITE) for update in updates]
         if ends:
             steps.insert(0, StateUpdate(None, CLEAR_TASKS))
-        for step in steps:  # one by one: LangGraph stores the metadata with the first one only
+        for step in steps:  # one by one: LangGraph stores the metadata with the first only
             yield from self.call(self._agent, "bulk_update_state", config, [[step]])
         snapshot = yield from self.latest()
         return dict(snapshot.values)
@@ -105,6 +106,6 @@ class RunThread:
 
     @property
     def end(self) -> RunnableConfig:
-        """The end of the thread, also of a run that has gone back to an earlier checkpoint."""
+        """The end of the thread, also of a run from an earlier checkpoint."""
         place = {key: value for key, value in self.place.items() if key != "checkpoint_id"}
         return {"configurable": {**self.configurable, "checkpoint_id": None, **place}}

@@ -1,4 +1,4 @@
-"""Run view: what the caller of a layered run sees, and the state that its layers know by that."""
+"""Run view: the part of a layered run for its caller, and the state for the layers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _INTERRUPT = "__interrupt__"
 
 
 class RunView:
-    """View of a run that its caller has asked for.
+    """View of a run in the modes of its caller.
 
-    The agent is asked for its state as well, which the layers get at the end.
+    The agent is asked for its state as well, for the layers at the end.
     """
 
     def __init__(self, agent: Any, thread: RunThread, options: Mapping[str, Any]) -> None:
@@ -36,20 +36,21 @@ class RunView:
         self._namespace: tuple[str, ...] | None = None
         self._parts: deque[Any] = deque()
         self.options = {**options, "stream_mode": inner}
-        # `invoke` asks for the keys of the output. The layers see the others, too.
+        # `invoke` asks for the keys of the output. The layers see the remaining keys, too.
         default = self._keys is agent.output_channels
         self._narrows = default and {*self._modes} - {UPDATES} == {VALUES}
         if self._narrows:
             self.options["output_keys"] = agent.stream_channels_list
         self.is_closed = False  # the caller reads no more
-        self.values: dict[str, Any] | None = None  # the state, as soon as the run has shown it
+        self.values: dict[str, Any] | None = None  # the state, as soon as the run has shown a state
         self.interrupts: tuple[Any, ...] | None = None  # the interrupts that the run has shown
 
     def see(self, part: Any) -> Iterable[object]:
-        """Return what the caller sees of a part of the agent's stream."""
+        """Return the caller's view of a part of the agent's stream."""
         namespace, mode, data = self._inner.read_part(part)
         is_own = namespace in (None, self._namespace)
-        if mode == VALUES and (is_own or self._namespace is None):  # the first part is its own
+        # The first part is the run's own.
+        if mode == VALUES and (is_own or self._namespace is None):
             self._namespace, is_own = namespace or (), True
             state = data if isinstance(data, Mapping) else {str(self._keys): data}
             self.values = {key: value for key, value in state.items() if key != _INTERRUPT}
@@ -67,14 +68,14 @@ class RunView:
         return (self._outer.form(Event(namespace or (), mode, data)),)
 
     def show(self, mode: str, data: object) -> None:
-        """Show something to the caller, if it has asked for that mode."""
+        """Show something to the caller, if the caller has asked for the mode."""
         if mode in self._modes:
             self._parts.append(self._outer.form(Event(self._namespace or (), mode, data)))
 
     def show_write(
         self, name: str, update: Mapping[str, object], values: Mapping[str, object]
     ) -> None:
-        """Show what a layer has written, and the state after it."""
+        """Show the update of a layer, and the state after the update."""
         # LangGraph shows the value alone where `output_keys` is one key.
         if isinstance(self._keys, str):
             self.show(UPDATES, {name: update.get(self._keys)})
@@ -85,12 +86,12 @@ class RunView:
         self.show(UPDATES, {name: visible or None})
         messages = update.get("messages")
         if isinstance(messages, list) and not self._message_events:
-            # LangGraph also streams messages that a node returns and no model has streamed.
+            # LangGraph also streams messages from results of nodes, if no model has streamed them.
             for message in messages:
                 self.show("messages", (message, {"langgraph_node": name}))
         self.show(VALUES, {key: values[key] for key in keys if key in values})
 
     def take(self) -> Iterable[object]:
-        """Yield what was shown, and the caller has not seen yet."""
+        """Yield the shown parts that the caller has not seen yet."""
         while self._parts and not self.is_closed:
             yield self._parts.popleft()
