@@ -1,7 +1,7 @@
-"""Work in the background: calls of tools that return at once, and results that arrive as messages.
+"""Work in the background: calls of tools that return at once, with results as later messages.
 
-`jobs` is what a thread knows of its work, `work` does it in this process, `calls` starts it,
-`repetition` starts it again elsewhere, and `middleware` reads the results.
+`jobs` is a thread's knowledge of the work, `work` does the work in this process, `calls` starts
+work, `repetition` starts work again elsewhere, and `middleware` reads the results.
 """
 
 from .jobs import BackgroundCall, BackgroundJob

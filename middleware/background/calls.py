@@ -50,21 +50,21 @@ _MOST_CHARACTERS: Final = 200
 
 
 def starting(request: ToolCallRequest, most: int, owner: object) -> BaseTool:
-    """Return a copy of the tool of a call that starts its work and returns the handle.
+    """Return a copy of the tool of a call; the copy starts the work and returns the handle.
 
-    At most so many jobs may be under way in a thread; a run without one counts those of the owner.
+    At most so many jobs are under way in a thread; without a thread, the owner's jobs count.
     """
     tool = request.tool
     assert tool is not None
     duplicate, start = tool.model_copy(), _Start(request, tool, most, owner)
-    # Pydantic refuses to set what is not a field. In the instance they hide the methods.
+    # Pydantic refuses to set other names than fields. In the instance they hide the methods.
     vars(duplicate).update(invoke=start.invoke, ainvoke=start.ainvoke)
     return duplicate
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """The call of a background tool: it begins the work, and returns the handle."""
+    """The call of a background tool: begins the work, and returns the handle."""
 
     request: ToolCallRequest
     tool: BaseTool
@@ -81,7 +81,7 @@ class _Start:
         runtime, asked = self.request.runtime, self.request.tool_call
         store = store_of(runtime.config)
         id = uuid4().hex if store is None else _id_of_call(self.request, store)
-        # Short, because the model has to repeat it; a thread has few jobs at a time.
+        # Short, because the model has to repeat the id; a thread has few jobs at a time.
         id, now, timeout = id[:8], time.time(), background_timeout(self.tool) or 0.0
         job = BackgroundJob(
             tool=asked["name"],
@@ -91,7 +91,7 @@ class _Start:
             deadline=now + timeout,
         )
         thread = runtime.config.get("configurable", {}).get("thread_id")
-        # An agent inside of another one, which has the same thread, counts its jobs apart.
+        # An agent inside of another agent, with the same thread, counts its jobs apart.
         place = (thread or self.owner, "|".join(graph_namespace(runtime.config)))
         target = mailbox_of(runtime.config) if store is None else store
         work = Work(id, job, place, target, guards=tool_guards.get())
@@ -100,7 +100,7 @@ class _Start:
         handle: Command[Any] = Command(update={"messages": [message], JOBS_KEY: {id: job}})
         refusal = error_result(asked, _TOO_MANY.format(most=self.most))
         if store is not None:
-            # Before the work begins: nobody would miss it if the worker died first.
+            # Before the work begins: otherwise the job would be lost with the worker.
             work.is_repeated = background_on_loss(self.tool) == "repeat"
             kept_call = stored_call(work, call) if work.is_repeated else None
             lost = message_of(id, job, "lost")
@@ -108,7 +108,7 @@ class _Start:
             if beginning == "full":
                 return refusal
             # The run was cut short before it has stored the handle, and makes the call again. How
-            # the effect of its job ends is recorded elsewhere, or not known.
+            # the effect is recorded elsewhere, or not known.
             if beginning == "known" or (beginning == "begun" and under_way(id) is not None):
                 leave_effect(runtime)
                 return handle
@@ -121,7 +121,7 @@ class _Start:
 
 
 def _id_of_call(request: ToolCallRequest, store: JobStore) -> str:
-    """Return the id of a job that a store keeps: the same if its run makes the call again."""
+    """Return the id of a stored job: the same if the run makes the call again."""
     call = request.tool_call
     caller = caller_of(request.state["messages"], call["id"])
     source = (caller and caller.id) or uuid4().hex

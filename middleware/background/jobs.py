@@ -1,4 +1,4 @@
-"""Jobs: what the state of a thread holds of its work in the background, and who does it."""
+"""Jobs: background work in the state of a thread, and the process of each job."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class BackgroundJob(TypedDict):
     Attributes:
         tool: The name of the tool.
         arguments: The arguments, as a short text.
-        owner: The process that does the work: its host, its number there, and its token.
-        started: When it was started, in seconds since 1970.
-        deadline: When it has to be over, in seconds since 1970.
+        owner: The process of the work: host, process number, and token.
+        started: Time of the start, in seconds since 1970.
+        deadline: Latest time of the end, in seconds since 1970.
     """
 
     tool: str
@@ -47,11 +47,11 @@ class BackgroundCall(TypedDict):
     Attributes:
         id: The id of the job.
         job: The job.
-        call: The tool call, with the arguments that are not below.
+        call: The tool call, with the arguments outside of the fields below.
         runtimes: The state and the execution info of each argument that is a ToolRuntime.
         stores: The arguments that are the store.
-        effects: The idempotency key of each runtime of a call that OnceMiddleware has recorded, and
-            what happens if the outcome of an attempt is unknown.
+        effects: The idempotency key of each runtime of a call recorded by OnceMiddleware, and
+            the policy for an attempt of unknown outcome.
     """
 
     id: str
@@ -67,7 +67,7 @@ Jobs = dict[str, BackgroundJob]
 
 
 def merge_jobs(jobs: Jobs | None, more: Mapping[str, BackgroundJob | None] | None) -> Jobs:
-    """State reducer: add jobs, and remove those that are None."""
+    """State reducer: add jobs, and remove jobs with the value None."""
     merged: dict[str, BackgroundJob | None] = {**(jobs or {}), **(more or {})}
     return {id: job for id, job in merged.items() if job is not None}
 
@@ -80,7 +80,7 @@ with suppress(OSError):  # a file of Linux
 
 
 def this_process() -> tuple[str, int, str]:
-    """Return the owner of the jobs that this process starts; a fork is another one."""
+    """Return the owner of jobs from this process; a fork is another owner."""
     return _HOST, os.getpid(), _TOKEN
 
 
@@ -90,7 +90,7 @@ def is_own(job: BackgroundJob) -> bool:
 
 
 def is_alive(job: BackgroundJob) -> bool | None:
-    """Return whether the process of a job is alive; None if that cannot be known from here."""
+    """Return whether the process of a job is alive; None if unknown from here."""
     host, number, token = job["owner"]
     here, own_number, own_token = this_process()
     if host != here:
@@ -120,7 +120,7 @@ _PHRASES: Final[Mapping[Ending, str]] = {
 def message_of(
     id: str, job: BackgroundJob, ending: Ending, content: Any = "", attempts: int = 1
 ) -> HumanMessage:
-    """Return the message by which the model learns how a job has ended, with its result or error.
+    """Return the message about the end of a job for the model, with the result or the error.
 
     >>> job = BackgroundJob(tool="render", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
     >>> print(message_of("4f2a", job, "done", "Page 1.").text)

@@ -1,4 +1,4 @@
-"""BackgroundMiddleware: starts the work of background tools, and reads its results."""
+"""BackgroundMiddleware: starts the work of background tools, and reads the results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BackgroundState(AgentState):
     """State of an agent with background tools.
 
     Attributes:
-        background_jobs: The jobs of this thread whose results it has not read, by their ids.
+        background_jobs: The jobs of this thread without a read result, by their ids.
     """
 
     background_jobs: NotRequired[Annotated[Jobs, merge_jobs, PrivateStateAttr]]
@@ -55,27 +55,27 @@ class BackgroundState(AgentState):
 class BackgroundMiddleware(PayloadFree[BackgroundState]):
     """Does the work of background tools, and reads the results as messages.
 
-    A call of a tool that `background` has wrapped starts a job and returns its id at once. What
-    other layers decide about the call, they decide before; the job is the tool alone. Its result is
-    put into the saver when it has ended, and is read at the next call of the model, as a message
-    that says which job it is of. A result that the saver has is read once, whatever is killed.
+    A call of a tool from `background` starts a job and returns the id at once. Decisions of
+    other layers about the call come before; the job is the tool alone. The result is
+    put into the saver when the job ends, and is read at the next call of the model, as a message
+    with the name of the job. A result in the saver is read once, whichever process is killed.
 
-    The jobs live in this process. Those of a process that has ended are reported as lost, by name.
-    The model gets two tools: `check_background` says how far a job is, and `cancel_background`
-    cancels one.
+    The jobs live in this process. Jobs of an ended process are reported as lost, by name.
+    The model gets two tools: `check_background` reports the progress of a job, and
+    `cancel_background` cancels a job.
 
-    A run that would end while jobs are under way waits for the first result, and goes on with it.
+    A run with jobs under way waits at the end for the first result, and goes on with the result.
     A job that takes longer than the `timeout` of its tool is reported as an error. Async work is
-    cancelled then. A thread cannot be stopped: sync work ends when it writes its progress the next
-    time, or when a subagent in it makes its next call. Else it runs to its end, and its result is
+    cancelled then. A thread cannot be stopped: sync work ends when the tool writes progress again,
+    or when a subagent in it makes its next call. Else the tool runs to its end, and the result is
     dropped.
 
     Args:
-        max_running: The most jobs that may be under way in a thread. A call above it is answered
+        max_running: The most jobs under way in a thread. A call above is answered
             with an error.
-        wait: Whether a run waits for the jobs under way when it would end. If not, the next run of
+        wait: Whether a run waits at the end for the jobs under way. If not, the next run of
             the thread reads their results.
-        name: The name of this instance. An agent needs one.
+        name: The name of this instance. An agent needs a single instance.
 
     Raises:
         ValueError: `max_running` is not a positive whole number.
@@ -118,7 +118,7 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
         self.tools = [*_TOOLS]
 
     def build_findings(self, tools: Sequence[Any]) -> Iterator[SpecError]:
-        """That the agent has tools, and none of them works in the background."""
+        """A finding for an agent with tools, of which none works in the background."""
         if any(not tool.owner for tool in tools) and all(tool.background is None for tool in tools):
             reason = "does nothing: the agent has no background tool."
             hint = "Wrap a tool, background(tool, timeout=600), or remove it from the stack."
@@ -126,17 +126,17 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
 
     @property
     def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
-        """The most jobs at a time, as the plan shows it."""
+        """The most jobs at a time, for the plan."""
         return [UsageLimit(self.max_running, "jobs under way", "thread")]
 
     @flow_hook
     def before_model(self, state: BackgroundState, runtime: Runtime[Any]) -> Flow[Update]:
-        """Add the results that have arrived."""
-        # After a jump over the tools, calls may have no results, and these must follow the calls.
+        """Add arrived results."""
+        # After a jump over the tools, calls may have no results, which must follow the calls.
         if not state.get(JOBS_KEY) or unanswered(*last_turn(state["messages"])):
             return None
         ended = yield from _ended(state, get_config())
-        # What a service has sent is in the thread already.
+        # Messages of a service are in the thread already.
         arrived = state[JOBS_KEY].keys() & {message.id for message in state["messages"]}
         new = [message for id, message in ended.items() if id not in arrived]
         if not new and not arrived:
@@ -150,7 +150,7 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
         if not self.wait or not state.get(JOBS_KEY) or not ends_run(state):
             return None
         config, pause = get_config(), 0.001
-        if store_of(config) is not None:  # it sends the results, and begins a run with them
+        if store_of(config) is not None:  # the store sends the results, and begins a run with them
             return None
         while True:
             # Messages of people come first: SteeringMiddleware goes on with them, or ends the run.
@@ -164,11 +164,11 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
 
     @flow_hook
     def after_agent(self, state: BackgroundState, runtime: Runtime[Any]) -> Flow[Update]:
-        """Cancel the jobs of a run that people have cancelled."""
+        """Cancel the jobs of a run cancelled by people."""
         jobs: Jobs = state.get(JOBS_KEY) or {}
         if not jobs:
             return None
-        # SteeringMiddleware ends a run with this message, unless it has just got its answer.
+        # SteeringMiddleware ends a run with this message, unless the run has just got an answer.
         marks = [message.additional_kwargs.get("lc_source") for message in state["messages"][-1:]]
         cancelled = marks == ["steering"]
         if not cancelled:
@@ -180,9 +180,9 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
         return None
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
-        """Let a background tool start its work and return the handle."""
+        """Start the work of a background tool, and return the handle."""
         if background_timeout(request.tool) is not None:
-            # Now, and not when the work has begun: the model corrects its call.
+            # Now, and not later in the work: the model corrects the call.
             check_call(request.tool_call, request.tool)
             request = request.override(tool=starting(request, self.max_running, id(self)))
         result: ToolMessage | Command[Any] = yield request
@@ -193,11 +193,11 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
 
 
 def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
-    """Return the messages of the jobs of a thread that have ended, by the ids of the jobs."""
+    """Return the messages of the ended jobs of a thread, by the ids of the jobs."""
     jobs: Jobs = state.get(JOBS_KEY) or {}
     if not jobs or store_of(config) is not None:  # a store sends the messages itself
         return {}
-    # Before the mailbox: a job that ends now is found there, or is looked for the next time.
+    # Before the mailbox: a job that ends now is found there, or at the next look.
     works = {id: under_way(id) for id, job in jobs.items() if is_own(job)}
     mailbox = mailbox_of(config)
     entries = (yield from mailbox.entries()) if mailbox else None
@@ -206,7 +206,7 @@ def _ended(state: Any, config: RunnableConfig) -> Flow[dict[str, HumanMessage]]:
     for id, job in jobs.items():
         message = letter(id) or messages.get(id)
         if message is None and works.get(id) is None:
-            # Nobody here works on it, and it has no result. Elsewhere, one may still arrive.
+            # Without a worker here and a result. A result from elsewhere may still arrive.
             alive = False if is_own(job) else is_alive(job)
             if alive is False or time.time() > job["deadline"]:
                 message = message_of(id, job, "timed out" if alive else "lost")
@@ -230,7 +230,7 @@ def check_background(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
     store = store_of(runtime.config)
     if store is not None and not (yield Invoke(Called(store.keeps), (id,))):
         return f"{job['tool']} ({id}) is not under way. If it has ended, a message says how."
-    # With a store, this process may have begun what another one has lost.
+    # With a store, this process may have begun a job that another process has lost.
     work = under_way(id) if is_own(job) or store is not None else None
     text = f"{job['tool']} ({id}) is under way for {time.time() - job['started']:.0f} seconds."
     if work is not None and work.progress is not None:
@@ -250,12 +250,12 @@ def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
     store = store_of(runtime.config)
     work = under_way(id) if is_own(job) or store is not None else None
     if store is not None:
-        # It decides alone: whichever process does the work, its result is not sent any more.
+        # The store decides alone: whichever process works, the result is not sent any more.
         if not (yield Invoke(Called(store.drop), (id,))):
             return _late(id, job)
         if work is not None:
             work.cancel()
-    # A job that is settled now has a result, which is on its way.
+    # A job settled by now has a result, which is on the way.
     elif is_own(job) and (work is None or not work.cancel()):
         return _late(id, job)
     text = f"{job['tool']} ({id}) is cancelled, and has no result."
@@ -270,7 +270,7 @@ _TOOLS: Final = [tool_of(f, parse_docstring=True) for f in (check_background, ca
 
 
 def _job(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[tuple[BackgroundJob | None, str]]:
-    """Return a job whose end is not known here, or a text about it."""
+    """Return a job without a known end, or a text about the end."""
     jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
     if (job := jobs.get(id)) is None:
         names = ", ".join(f"{job['tool']} ({id})" for id, job in jobs.items())

@@ -1,4 +1,4 @@
-"""Repetition: jobs that begin again in another process, because theirs has ended."""
+"""Repetition: jobs begin again in another process after the end of their process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .work import Work, attempt_of, begin, under_way
 
 
 def stored_call(work: Work, call: Mapping[str, Any]) -> BackgroundCall:
-    """Return the call of a job in the form that is stored: without what a process has."""
+    """Return the call of a job in the form for storage: without objects of the process."""
     args: dict[str, Any] = {}
     stored = BackgroundCall(
         id=work.id, job=work.job, call={**call, "args": args}, runtimes={}, stores=[], effects={}
@@ -47,7 +47,7 @@ def stored_call(work: Work, call: Mapping[str, Any]) -> BackgroundCall:
 
 
 def lost_message(call: BackgroundCall, attempts: int) -> HumanMessage:
-    """Return the message by which the model learns that a job is lost.
+    """Return the message about a lost job for the model.
 
     Args:
         call: The call of the job.
@@ -70,16 +70,16 @@ def repeat_job(
     """Begin a job again whose process has ended, and return at once.
 
     The tool gets the arguments, the state and the id of its call. A subagent with a checkpointer
-    goes on where it was.
+    continues where it was.
 
     Args:
         agent: The agent, which has the tool.
         jobs: The store of the job's thread, which gets the result.
-        call: The call of the job, as `JobStore.begin` got it.
+        call: The call of the job, as passed to `JobStore.begin`.
         attempt: How often the job was begun, this time included.
         timeout: The rest of the job's time, in seconds.
-        config: The config of the run that has begun the job.
-        runtime: The context and the store of that run.
+        config: The config of the first run.
+        runtime: The context and the store of the first run.
         asynchronous: Whether the work is a task of the running event loop, and not a thread.
 
     Raises:
@@ -87,7 +87,7 @@ def repeat_job(
     """
     tools = tools_of(agent)
     tool, id, tool_call = tools[call["call"]["name"]], call["id"], call["call"]
-    # A process that was taken for dead, and was not, has begun it as well.
+    # A process wrongly taken for dead has begun the job as well.
     if (earlier := under_way(id)) is not None:
         earlier.cancel()
     config = ensure_config(merge_configs(agent.config, config))

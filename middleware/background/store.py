@@ -1,4 +1,4 @@
-"""Store of jobs: where a service keeps the jobs of a run, so that none is lost unnoticed."""
+"""Store of jobs: a service keeps the jobs of a run there, so no job is lost unnoticed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .jobs import BackgroundCall
 
 
 class JobStore(Protocol):
-    """The jobs of one thread, kept outside of its state. A service has them in its database.
+    """The jobs of a thread, kept outside of the state. A service has them in a database.
 
-    In async runs its methods are called in threads. The result of a job is a message that the store
-    sends to the thread: to the run under way, or as the next one.
+    In async runs the methods are called in threads. The result of a job is a message from the store
+    to the thread: to the run under way, or as the next run.
     """
 
     @property
@@ -28,7 +28,7 @@ class JobStore(Protocol):
 
     @property
     def run(self) -> str:
-        """The id of the run, the same when another process goes on with it."""
+        """The id of the run, the same in another process that continues the run."""
 
     def begin(
         self, id: str, lost: HumanMessage, most: int, call: BackgroundCall | None
@@ -36,20 +36,20 @@ class JobStore(Protocol):
         """Keep a job whose work begins now.
 
         Args:
-            id: The id of the job. A run that was killed before it has stored what a call has
-                returned makes the call again, with the same id.
+            id: The id of the job. A run that was killed before the result of the call was stored
+                makes the call again, with the same id.
             lost: The message to send if the process ends before the job does.
             most: How many jobs the thread may have.
-            call: What `repeat_job` takes, if the job may be begun again then; None if not. It may
-                hold values that cannot be stored: raise then, and the work does not begin.
+            call: The argument of `repeat_job`, if the job may begin again then; None if not. It may
+                hold values without a stored form: raise then, and the work does not begin.
 
         Returns:
             "begun", also if the job is kept for this process already; "known" if another process
-            has begun it, or it has ended; "full" if the thread has as many jobs as it may have.
+            has begun or ended the job; "full" if the thread has no room for more jobs.
         """
 
     def keeps(self, id: str, attempt: int | None = None) -> bool:
-        """Return False if a job has ended or was dropped: it must have no more effects.
+        """Return False for an ended or dropped job, which must have no more effects.
 
         Args:
             id: The id of the job.
@@ -57,10 +57,10 @@ class JobStore(Protocol):
         """
 
     def end(self, id: str, message: HumanMessage, attempt: int) -> None:
-        """Send the message of an attempt that has ended, unless `keeps` says that it is over."""
+        """Send the message of an ended attempt, unless `keeps` returns False."""
 
     def drop(self, id: str) -> bool:
-        """Forget a job, whose result is not wanted any more; False if it was not kept."""
+        """Forget a job without sending the result; False if the job was not kept."""
 
 
 _store: ContextVar[JobStore | None] = ContextVar("jobs_of_run", default=None)
@@ -68,10 +68,10 @@ _store: ContextVar[JobStore | None] = ContextVar("jobs_of_run", default=None)
 
 @contextmanager
 def jobs_of_run(store: JobStore) -> Iterator[None]:
-    """Let the agent that runs within the block keep its background jobs in a store.
+    """Let the agent in the block keep background jobs in a store.
 
-    It is for the outermost agent of the store's thread. The run does not wait for its jobs when it
-    would end, because the store sends their results.
+    Applies to the outermost agent of the store's thread. At its end, the run does not wait for
+    jobs, because the store sends their results.
 
     Args:
         store: Where the jobs are kept.
@@ -120,9 +120,9 @@ def jobs_of_run(store: JobStore) -> Iterator[None]:
 
 
 def store_of(config: RunnableConfig) -> JobStore | None:
-    """Return the store of the agent that a node of this config belongs to; None without one."""
+    """Return the store for the agent around a node, by the node's config; None without one."""
     store = _store.get()
-    # An agent inside, or one that a tool runs on another thread, keeps its jobs itself.
+    # An agent inside, or an agent of a tool on another thread, keeps its jobs itself.
     if store is None or graph_namespace(config):
         return None
     return store if config.get("configurable", {}).get("thread_id") == store.thread else None

@@ -1,6 +1,6 @@
-"""Work: the jobs that this process does, in threads and in tasks.
+"""Work: the jobs of this process, in threads and in tasks.
 
-It belongs to the process and not to an agent, because an agent may be built for each request.
+Work belongs to the process and not to an agent, because an agent may be built for each request.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ _letters: Final[OrderedDict[str, HumanMessage]] = OrderedDict()
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """A job that this process does."""
+    """A job of this process."""
 
     id: str
     job: BackgroundJob
     place: object  # the agent and the thread whose jobs are counted together
-    target: Mailbox | JobStore | None  # of the result; without a saver, it stays in memory
+    target: Mailbox | JobStore | None  # of the result; without a saver, memory keeps the result
     attempt: int = 1  # how often the job was begun, this time included
-    guards: Any = None  # of the agent: what they remove from the result is stored nowhere
-    is_repeated: bool = False  # the job begins again elsewhere if its event loop ends
-    progress: Any = None  # what the tool has written last
-    is_settled: bool = False  # it is known how the job has ended; what comes later does not count
+    guards: Any = None  # of the agent; data they remove from the result is stored nowhere
+    is_repeated: bool = False  # begins again elsewhere if the event loop ends
+    progress: Any = None  # the last write of the tool
+    is_settled: bool = False  # the end is known; a later end does not count
     _task: asyncio.Task[None] | None = None
     _loop: asyncio.AbstractEventLoop | None = None
 
     def write(self, progress: Any) -> None:
-        """Note the progress of the tool: its stream writer. Raises as `check` does."""
+        """Note the progress of the tool: a stream writer. Raises as `check` does."""
         self.check()
         self.progress = progress
 
     def check(self) -> None:
-        """Raise CancelledError if the result does not count: Python cannot end a tool's thread."""
-        # A store is asked each time: another process may have dropped the job, or begun it again.
+        """Raise CancelledError if the result does not count: a thread cannot be ended otherwise."""
+        # A store is asked each time: another process may have dropped the job, or begun again.
         store = self._store
         if self.is_settled or (store is not None and not store.keeps(self.id, self.attempt)):
             raise asyncio.CancelledError("The job is cancelled, or its time is up.")
@@ -75,22 +75,22 @@ class Work:
 
     @property
     def can_stop(self) -> bool:
-        """Whether the work ends when it is cancelled, as a task does and a thread does not."""
+        """Whether a cancellation ends the work: it ends a task and not a thread."""
         return self._task is not None
 
     @property
     def is_dead(self) -> bool:
-        """Whether its event loop was closed before it has ended."""
+        """Whether the event loop was closed before the end of the job."""
         return self._loop is not None and self._loop.is_closed()
 
     def settle(self) -> bool:
-        """Decide how the job ends; False if that is decided already."""
+        """Decide the end of the job; False if it is decided already."""
         with _lock:
             first, self.is_settled = not self.is_settled, True
         return first
 
     def cancel(self) -> bool:
-        """Drop the result of the job, and end its work if that can be done; False if it is late."""
+        """Drop the result of the job, and end the work if possible; False if too late."""
         first = self.settle()
         if first and self._task is not None and self._loop is not None and not self.is_dead:
             self._loop.call_soon_threadsafe(self._task.cancel)
@@ -113,34 +113,34 @@ class Work:
         try:
             ending, content = yield Invoke(attempt, None)
             is_cut_short = self._task is not None and self._task.cancelling() > 0
-            # Its event loop ends with the worker: the job is left to the next one.
+            # The event loop ends with the worker: the job is left to the next worker.
             if not (self.is_repeated and is_cut_short) and self.settle():
                 yield from self.deliver(message_of(self.id, self.job, ending, content))
         finally:
             attempt.when_over(partial(discard, self))
 
     def deliver(self, message: HumanMessage) -> Flow[None]:
-        """Put the message of an ended job where its agent reads it; if it is blocked, the error."""
+        """Put the message of an ended job where the agent reads it; if it is blocked, the error."""
         message, error = admitted(self.guards, message)
         if error is not None:
             failure = message_of(self.id, self.job, "failed", format_error(error))
             message, _ = admitted(self.guards, failure)
         if (store := self._store) is not None:
-            # It alone decides whether a job has ended or is lost, so no other place has the result.
+            # The store alone decides between ended and lost, so the result is nowhere else.
             yield Invoke(Called(store.end), (self.id, message, self.attempt))
             return
         mailbox, is_stored = self.target, False
         try:
-            # A thread that was deleted meanwhile keeps nothing of the job. One that has just begun
-            # is stored while its first step runs.
+            # A deleted thread keeps nothing of the job. A new thread
+            # is stored while the first step runs.
             if isinstance(mailbox, Mailbox) and (yield from mailbox.checkpoint("", WAITS)):
                 yield from mailbox.post(BACKGROUND, "", message, self.id)
                 is_stored = True
         except Exception:
-            # The saver is closed, or lets only others write. The result does not depend on it.
+            # The saver is closed, or lets only others write. The result stays in memory.
             return
         finally:
-            # Not before: what is read from memory and is not stored would be lost with the process.
+            # Not before: a result read from memory, and not stored, would be lost with the process.
             if not is_stored:
                 with _lock:
                     _letters[self.id] = message
@@ -149,7 +149,7 @@ class Work:
 
 
 class Stop(BaseCallbackHandler):
-    """Ends a job that does not count any more when it would call a model or tool, in any thread."""
+    """Ends a job without a valid result at the next call of a model or tool, in any thread."""
 
     raise_error = run_inline = True
     ignore_chain = True  # a property of the base class
@@ -166,18 +166,18 @@ class Stop(BaseCallbackHandler):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A call of a tool, in the form that `Invoke` takes; its result is how the job ends."""
+    """A call of a tool, in the form for `Invoke`; the result is the end of the job."""
 
     tool: BaseTool
-    call: dict[str, Any]  # with what the tool takes from its graph
+    call: dict[str, Any]  # with the injected arguments from the graph
     config: RunnableConfig
     timeout: float  # seconds; nobody waits longer for a thread, which cannot be stopped
-    end: Callable[..., Flow[None]] | None = None  # records its effect, as that of EffectRuntime
+    end: Callable[..., Flow[None]] | None = None  # records the effect, as in EffectRuntime
     _threads: list[Future[Any]] = field(default_factory=list)
 
     def when_over(self, function: Callable[[], object]) -> None:
-        """Call a function when no thread works on the call any more."""
-        # One whose time is up still takes a thread, so it keeps its place.
+        """Call a function when all threads of the call have ended."""
+        # A call out of time still takes a thread, so it keeps its slot.
         for work in self._threads:
             work.add_done_callback(lambda _: function())
         if not self._threads:
@@ -209,7 +209,7 @@ class Attempt:
         return work
 
     def _call(self) -> Flow[Any]:
-        """Call the tool, and record how its effect ends, also if nobody waits for that any more."""
+        """Call the tool, and record the end of the effect, also without a waiting caller."""
         try:
             result = yield Invoke(self.tool, self.call, self.config)
         except BaseException as error:
@@ -229,8 +229,8 @@ def attempt_of(
     runtime: ToolRuntime[Any, Any] | Runtime[Any],
     timeout: float,
 ) -> Attempt:
-    """Return the call of a job as a run by itself, which takes so many seconds at most."""
-    # The streams of the run end with it, so what the tool writes is kept as progress.
+    """Return the call of a job as a separate run, with a time limit in seconds."""
+    # The streams of the run end with the run, so writes of the tool are kept as progress.
     inner = Runtime(context=runtime.context, store=runtime.store, stream_writer=work.write)
     thread = config.get("configurable", {}).get("thread_id") or BACKGROUND
     own_config = detached(config, f"{thread}:{work.id}", inner)
@@ -272,9 +272,9 @@ def _failure(error: BaseException) -> tuple[Ending, Any]:
 
 
 def begin(work: Work, most: int) -> bool:
-    """Count a job as one under way; False if its thread has as many as it may have."""
+    """Count a job as under way; False if the thread has no room for more."""
     with _lock:
-        # Their event loop was closed before they could note that they have ended.
+        # The event loops of these jobs were closed before the end was noted.
         for id in [id for id, each in _under_way.items() if each.is_dead]:
             del _under_way[id]
         if sum(each.place == work.place for each in _under_way.values()) >= most:
@@ -284,19 +284,19 @@ def begin(work: Work, most: int) -> bool:
 
 
 def discard(work: Work) -> None:
-    """Count a job as one that is not under way."""
+    """Count a job as ended."""
     with _lock:
-        # A job that has begun again in this process is under way.
+        # A job begun again in this process is under way.
         if _under_way.get(work.id) is work:
             del _under_way[work.id]
 
 
 def under_way(id: str) -> Work | None:
-    """Return the work of a job, if this process does it and has not ended it."""
+    """Return the work of a job under way in this process."""
     work = _under_way.get(id)
     return None if work is None or work.is_dead else work
 
 
 def letter(id: str) -> HumanMessage | None:
-    """Return the message of a job that has ended and is in no mailbox."""
+    """Return the message of an ended job outside of any mailbox."""
     return _letters.get(id)

@@ -1,7 +1,7 @@
 """A budget of money, tokens, time, turns and tool calls, for a run, a thread or several agents.
 
-The least cost of a call is reserved before it is made, so that a limit holds before the money is
-spent; the actual cost then replaces it. The layers do the work, because only they see the request
+The least cost of a call is reserved before the call, so a limit holds before the money is
+spent; the actual cost then replaces it. The layers do the work, because only layers see the request
 and the response. A `before_model` hook ends a run that is over, even if other hooks jump back to
 the model.
 """
@@ -15,7 +15,7 @@ from .prices import Price, UnknownPriceError
 from .prices import Prices as Prices
 from .state import BudgetState
 
-# Public. What is imported above as itself is for the service, which keeps its own ledger.
+# Public. The other imports above are for the service, which keeps its own ledger.
 __all__ = [
     "BudgetExceededError",
     "BudgetMiddleware",

@@ -1,4 +1,4 @@
-"""A spending limit that several agents share; amounts are reserved before each call."""
+"""A spending limit for several agents; amounts are reserved before each call."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _MAX_RECORDED = 4096
 
 
 class Ledger:
-    """A budget that a parent, its subagents and your own code share, over any number of runs.
+    """A budget for a parent, its subagents and your own code, over any number of runs.
 
-    Pass it to the `BudgetMiddleware` of each of them. Threads and event loops may share it. It
-    lives in this process; to continue after a restart, store `spent` and pass it in again.
+    Pass the ledger to the `BudgetMiddleware` of each. Threads and event loops may share it. The
+    ledger lives in this process; to continue after a restart, store `spent` and pass it in again.
 
     A call starts only if its least cost fits together with everything spent and reserved; checking
-    and reserving is one atomic step. Running calls may cost more than their reservations, so the
-    limits can be exceeded by at most one call of each agent.
+    and reserving is an atomic step. Running calls may cost more than their reservations, so the
+    limits can be exceeded by at most a call of each agent.
 
-    `seconds` count while at least one call is running; parallel calls count once. Time between
-    calls, and time in which people are asked, does not count.
+    `seconds` count while a call is running; parallel calls count once. Time between
+    calls does not count, nor does time in which people are asked.
 
     Args:
         limits: The most that may be spent. `Limits()` sets no limit, and the ledger only counts.
-        spent: What was spent before.
+        spent: The amounts spent before.
 
     Raises:
         TypeError: `limits` is not a Limits, or `spent` is not a Spent.
@@ -70,18 +70,18 @@ class Ledger:
 
     @property
     def limits(self) -> Limits:
-        """The most that may be spent, including what the limits were raised by."""
+        """The most that may be spent, raises included."""
         return self._limits
 
     @property
     def limited(self) -> frozenset[str]:
-        """The names of the amounts that are limited; raising a limit adds none."""
-        # Not by `limits`: a SharedLedger asks its database for these.
+        """The names of the limited amounts; raising a limit adds none."""
+        # Not by `limits`, which a SharedLedger reads from a database.
         return frozenset(self._limits.amounts)
 
     @property
     def spent(self) -> Spent:
-        """Amounts that are spent up to now."""
+        """Amounts spent up to now."""
         with self._lock:
             return self._spent_now()
 
@@ -92,19 +92,19 @@ class Ledger:
             return reduce(add, self._open.values(), NOTHING)
 
     def reserve(self, least: Spent, *, keep: Spent = NOTHING) -> Reservation:
-        """Reserve what something will cost at least; use the result in a `with` statement.
+        """Reserve the least cost of a call; use the result in a `with` statement.
 
-        Leaving the statement without `commit`, also by an exception, releases the reservation. If
-        it is not known whether the call ran, because it was cancelled or timed out, the reserved
+        Leaving the statement without `commit`, also by an exception, releases the reservation.
+        After a cancellation or a timeout, the call may have run: then the reserved
         amounts are recorded.
 
         Args:
-            least: What it costs at least. Seconds in it are ignored, because the ledger measures
+            least: The least cost. Seconds in the cost are ignored, because the ledger measures
                 them.
-            keep: What must be left in addition.
+            keep: The amount to be left in addition.
 
         Raises:
-            BudgetExceededError: It does not fit.
+            BudgetExceededError: The cost does not fit.
         """
         with self._lock:
             if self._limits.given() and (account := self._account()).shortfall(least, keep):
@@ -121,27 +121,27 @@ class Ledger:
         """Raise the limits.
 
         Args:
-            extra: What is added to each limit, such as `{"usd": 0.5}`; amounts without a limit
+            extra: Additions to each limit, such as `{"usd": 0.5}`; amounts without a limit
                 stay without one.
         """
         with self._lock:
             self._limits = self._limits.raised(extra)
 
     def account(self) -> Account:
-        """The limits, with what is spent and reserved, at one moment."""
+        """The limits, with spent and reserved amounts, at one moment."""
         with self._lock:
             return self._account()
 
     def handler(
         self, prices: Mapping[str, Price] | PriceFunction | None = None
     ) -> BaseCallbackHandler:
-        """A callback handler that records every model call of a run.
+        """A callback handler to record every model call of a run.
 
-        A middleware does not see model calls that other middleware make to summarize or to
+        A middleware does not see the model calls of other middleware, to summarize or to
         select, nor calls inside tools. With
         `agent.invoke(..., {"callbacks": [ledger.handler()]})` their tokens and dollars are
-        recorded too. Calls that a `BudgetMiddleware` with this ledger records are counted once.
-        The handler never refuses a call because of its cost; the middleware refuses the next one.
+        recorded too. Calls recorded by a `BudgetMiddleware` with this ledger are counted once.
+        The handler never refuses a call because of its cost; the middleware refuses the next call.
 
         Args:
             prices: As `BudgetMiddleware` takes them.
@@ -152,11 +152,11 @@ class Ledger:
         return LedgerHandler(self, prices)
 
     def record(self, amount: Spent, message_id: str | None = None) -> None:
-        """Add what was spent without a reservation.
+        """Add an amount that was spent without a reservation.
 
         Args:
-            amount: What was spent. Seconds in it are ignored, because the ledger measures them.
-            message_id: The id of the message it was spent on, so that it is recorded only once.
+            amount: The amount. Seconds in the amount are ignored, because the ledger measures them.
+            message_id: The id of the paid message, for a single record of each message.
         """
         with self._lock:
             self._total += _without_seconds(amount)
@@ -168,17 +168,17 @@ class Ledger:
     def take_recorded(self, message_id: str | None) -> bool:
         """Return True if the cost of a message was recorded, only once for each message."""
         with self._lock:
-            # `self` stands for an id that is missing; the value of the others is None.
+            # `self` stands for a missing id; the value of a known id is None.
             return self._message_ids.pop(message_id or "", self) is None
 
     def _settle(self, number: int, actual: Spent) -> bool:
-        """End a reservation; False if it had ended before."""
+        """End a reservation; False if it has ended."""
         with self._lock:
             if number not in self._open:
                 return False
             total = self._spent_now()
             del self._open[number]
-            if not self._open:  # the last running call: its time is spent now
+            if not self._open:  # the last running call: count its time now
                 self._total = total
             self._total += _without_seconds(actual)
             return True
@@ -198,7 +198,7 @@ def _without_seconds(amount: Spent) -> Spent:
 
 
 class NoLedger(Ledger):
-    """Ledger of a middleware without a shared one: allows everything, records nothing."""
+    """Ledger of a middleware without a shared ledger: allows everything, records nothing."""
 
     def __init__(self) -> None:
         super().__init__(Limits())
@@ -212,7 +212,7 @@ class NoLedger(Ledger):
 
 
 class Reservation:
-    """Amounts reserved for a call until its cost is known. Made by `Ledger.reserve`.
+    """Amounts reserved for a call until the cost is known. Made by `Ledger.reserve`.
 
     Attributes:
         least: The reserved amounts.
@@ -282,7 +282,7 @@ class LedgerHandler(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: object,
     ) -> None:
-        """Look the price up before money is spent; UnknownPriceError if it has to be known."""
+        """Look the price up before money is spent; raise UnknownPriceError for a required price."""
         params, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
         model = ModelName(params.get("ls_model_name") or name, params.get("ls_provider"))
         if self._needs_price:
@@ -290,8 +290,8 @@ class LedgerHandler(BaseCallbackHandler):
         self._calls[run_id] = model, messages
 
     def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
-        """Record the response; counts of tokens that the model does not report are estimated."""
-        # A handler that was added during a call has not seen its start.
+        """Record the response; missing counts of tokens are estimated."""
+        # A handler added during a call has not seen the start.
         model, messages = self._calls.pop(run_id, (ModelName("", None), []))
         count = approximate_counter(model.provider, model.name)
         for generation in (item for several in response.generations for item in several):
@@ -308,5 +308,5 @@ class LedgerHandler(BaseCallbackHandler):
                 self._ledger.record(spent, message.id)
 
     def on_llm_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
-        """Forget a call that failed; it is not recorded."""
+        """Forget a failed call; it is not recorded."""
         self._calls.pop(run_id, None)

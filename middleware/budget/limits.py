@@ -1,4 +1,4 @@
-"""Limits, spent amounts, and the error for a budget that is used up."""
+"""Limits, spent amounts, and the error for a spent budget."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Spent:
 
     Args:
         usd: US dollars.
-        input_tokens: Tokens that models read, including cached ones.
-        output_tokens: Tokens that models wrote, including reasoning.
+        input_tokens: Tokens in requests, including cached tokens.
+        output_tokens: Tokens in answers, including reasoning.
         seconds: Time in which calls were running; waiting for a person does not count.
         turns: Answers of models.
         tool_calls: Calls of tools.
@@ -63,7 +63,7 @@ class Spent:
 
     def __post_init__(self) -> None:
         # NaN would fit into every limit, and a negative amount would give spent amounts back.
-        # Each call adds several amounts up, so plain comparisons recognize the valid ones.
+        # Each call adds several amounts up, so plain comparisons recognize valid amounts.
         counts = self.input_tokens, self.output_tokens, self.turns, self.tool_calls
         numbers = self.usd, self.seconds
         are_counts = all(type(count) is int and count >= 0 for count in counts)
@@ -84,7 +84,7 @@ class Spent:
         return cls(**{name: record[name] for name in cls.__slots__ if name in record})
 
     def as_record(self) -> Record:
-        """A record for the state, without the amounts that are 0."""
+        """A record for the state, without zero amounts."""
         return {name: amount for name in self.__slots__ if (amount := getattr(self, name))}
 
 
@@ -97,8 +97,8 @@ class Limits:
 
     Args:
         usd: US dollars.
-        input_tokens: Tokens that models read, including cached ones.
-        output_tokens: Tokens that models write, including reasoning.
+        input_tokens: Tokens in requests, including cached tokens.
+        output_tokens: Tokens in answers, including reasoning.
         total_tokens: Tokens read and written.
         seconds: Time, without waiting for a person.
         turns: Answers of models.
@@ -124,17 +124,17 @@ class Limits:
         _check_amounts(self)
 
     def given(self) -> dict[str, float]:
-        """The limits that are set, by name."""
+        """The given limits, by name."""
         return dict(self.amounts)
 
     @cached_property
     def amounts(self) -> Mapping[str, float]:
-        """The limits that are set, by name; to be read only."""
+        """The given limits, by name; for reading only."""
         amounts = ((name, getattr(self, name)) for name in AMOUNTS)
         return {name: amount for name, amount in amounts if amount is not None}
 
     def raised(self, extra: Mapping[str, float]) -> Limits:
-        """These limits, raised by `extra`; amounts without a limit stay without one."""
+        """These limits, raised by `extra`; amounts without a limit stay unlimited."""
         old = self.amounts
         more: Any = {n: old[n] + amount for n, amount in extra.items() if amount and n in old}
         return replace(self, **more) if more else self
@@ -157,11 +157,11 @@ class Account:
 
     @cached_property
     def used(self) -> Spent:
-        """Amounts that are spent."""
+        """Spent amounts."""
         return Spent.from_record(self.record)
 
     def amount(self, name: str) -> float:
-        """Amount of one limit that is spent."""
+        """Spent amount of a limit."""
         if name == "total_tokens":
             return self.used.total_tokens
         return self.record.get(name, 0)
@@ -183,7 +183,7 @@ class Account:
         return max(self.shares(names).values(), default=0.0) if self.limits.amounts else 0.0
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
-        """The used share of each of these amounts that is limited."""
+        """The used share of each of these limited amounts."""
         # A limit of 0 is used up from the beginning.
         limits = self.limits.amounts.items()
         return {n: self.amount(n) / limit if limit else 1.0 for n, limit in limits if n in names}
@@ -206,10 +206,10 @@ def format_amount(amount: float) -> str:
 
 
 class BudgetExceededError(TurnError):
-    """A budget is used up, or what comes next does not fit. The work so far is kept.
+    """A budget is used up, or the next call does not fit. The work so far is kept.
 
     Attributes:
-        reached: The limits that would be exceeded and by how much, by scope ("run", "thread",
+        reached: The exceeded limits and by how much, by scope ("run", "thread",
             "ledger").
         spent: Spent amounts, by scope.
         limits: The limits, by scope.
@@ -230,7 +230,7 @@ class BudgetExceededError(TurnError):
 
     @property
     def explanation(self) -> str:
-        """The limits that are in the way: "0.5 of 0.5 USD in this run are used up"."""
+        """The exceeded limits: "0.5 of 0.5 USD in this run are used up"."""
         return " and ".join(
             f"{account.describe(name)} are used up"
             if account.amount(name) >= account.limits.amounts[name]

@@ -1,6 +1,6 @@
-"""The middleware: reserves and records the cost of calls, and ends a run that is over.
+"""The middleware: reserves and records the cost of calls, and ends a run over its budget.
 
-`Plan` chooses the next call of the model: what it will cost, and which call still fits.
+`Plan` chooses the next call of the model by its least cost and the remaining amounts.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _WARNING = (
 )
 _ONE_TURN = Spent(turns=1)
 _ONE_TOOL_CALL = Spent(tool_calls=1)
-# It settles nothing, so all calls may share it.
+# A reservation without effect, so all calls may share it.
 _ONE_TURN_RESERVED = NO_LEDGER.reserve(_ONE_TURN)
 _ROUNDING = 1e-6
 """Error in tokens that dividing dollars may cause."""
@@ -123,50 +123,50 @@ BudgetResponse = Annotated[RaiseBudget | StopRun, Field(discriminator="type")]
 
 
 class BudgetMiddleware(PayloadFree[BudgetState]):
-    """Limit what a run, a thread or several agents may spend, and end the run with an answer.
+    """Limit the spending of a run, a thread or several agents, and end the run with an answer.
 
-    A call of the model is made only if its least cost fits: the estimated tokens of its messages,
-    its system prompt and its tools, and one token of an answer. Afterwards its actual cost is
-    recorded: by the usage that the model reports, including cache prices; counts that it does not
-    report are estimated. A failed call is recorded as a turn, and one that was cancelled or timed
-    out with its least cost, because it may have been charged. So a limit is exceeded by at most one
+    A call of the model is made only if the least cost fits: the estimated tokens of the messages,
+    the system prompt and the tools, and one token of an answer. Afterwards the actual cost is
+    recorded: by the usage from the model, including cache prices, or by an estimate of missing
+    counts. A failed call is recorded as a turn, and a call without a known outcome
+    with its least cost, because it may have been charged. So a limit is exceeded by at most a
     call, and turns and tool calls are never exceeded. On a shared ledger this holds for each agent:
     see `Ledger`.
 
-    Close to a limit, the model is warned once how much is left, then a cheaper model takes over,
-    and at the end the run ends as `exit_behavior` says. A tool call that does not fit gets an
+    Close to a limit, the model is warned once about the rest, then a cheaper model takes over,
+    and at the end the run ends by `exit_behavior`. A tool call over the budget gets an
     error as its result, and so does a tool call after the seconds are used up.
 
-    A run that is resumed after an interrupt or a failure continues with what it has spent, and so
-    does one that begins with results of background calls; a new message starts a new run. Seconds
+    A run after an interrupt or a failure continues with its spent amounts, and so
+    does a run with results of background calls; a new message starts a new run. Seconds
     count while the run works, not while it waits for a person.
 
     Each attempt of a retry or a fallback is counted with its own model, wherever the budget stands
-    in the list. It does not see calls that other middleware or tools make themselves;
+    in the list. Calls that other middleware or tools make themselves are not counted;
     `Ledger.handler` records them too.
 
     Args:
-        run: The most that one run may spend.
-        thread: The most that all runs of a thread may spend together; needs a checkpointer.
-        ledger: The most that several agents may spend together.
-        warn_at: The share of any limit (0 to 1) at which the model is warned, or a list of shares;
-            None for no warning. Each warning is given once in a run, and the message is not kept
+        run: The most that a run may spend.
+        thread: The most for all runs of a thread together; needs a checkpointer.
+        ledger: The most for several agents together.
+        warn_at: The share of any limit (0 to 1) for a warning to the model, or a list of shares;
+            None for no warning. Each warning is given once in a run, and is not kept
             in the thread. 0.8 leaves some turns to act on it.
-        cheaper: A chat model or "provider:name" that is used from `cheaper_at` on, and earlier for
-            a call that does not fit with the usual model.
+        cheaper: A chat model or "provider:name" to use from `cheaper_at` on, and earlier for
+            a call too expensive with the usual model.
         cheaper_at: The share (0 to 1) of a limit of money or tokens.
-        exit_behavior: "answer": the model is called once more, without tools, to answer from the
-            work so far. Enough is reserved for it, as estimated from the last turn; if it still
+        exit_behavior: "answer": the model is called once more, without tools, to answer from
+            the work so far. Enough is reserved for this call, as estimated from the last turn; if
             does not fit, the run ends as with "end". "end": a message with the numbers. "error":
             raises BudgetExceededError. "ask": interrupts with a `BudgetRequest` and is resumed
             with a `BudgetResponse`; needs a checkpointer.
         prices: US dollars for a million tokens by model name,
-            `{"name": Price(input=1, output=2)}`, for models that genai-prices lacks or prices
-            differently; or a function of a model's name and its usage that returns US dollars.
+            `{"name": Price(input=1, output=2)}`, for models without the right price in
+            genai-prices; or a function of a model's name and its usage that returns US dollars.
         token_counter: Counts the tokens of a list of messages.
-        cap_output: Also pass `max_tokens` with each call, so that its answer ends where the
-            limits do. Only for models that accept it.
-        name: Distinguishes several instances; each has its own records.
+        cap_output: Also pass `max_tokens` with each call, so that the answer ends at the
+            limits. Only for models with this setting.
+        name: Distinguishes several instances; each has separate records.
 
     Raises:
         ValueError: No limit is given, a share is not above 0 and at most 1, `exit_behavior` is
@@ -235,7 +235,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                     "run=Limits(usd=...) or run=Limits(total_tokens=...)."
                 )
             if limits_usd:
-                # A price that is not known is an error now, and not in the middle of a run.
+                # An unknown price is an error now, and not in the middle of a run.
                 known_prices.cost(name_of(cheaper), usage_of(1, 1))
         self.run, self.thread, self.ledger, self.warn_at = run, thread, ledger, copied(warn_at)
         self.cheaper: Any = cheaper
@@ -254,7 +254,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
 
     @property
     def limits(self) -> Sequence[UsageLimit]:  # type: ignore[override]
-        """Its limits, as the plan shows them. Those of a `SharedLedger` are in its database."""
+        """The limits for the plan. Limits of a `SharedLedger` are in a database."""
         scopes = {"run": self.run, "thread": self.thread}
         if type(self.ledger) is Ledger:
             scopes["ledger"] = self.ledger.limits
@@ -266,16 +266,16 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         )
 
     def counted_since(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-        """What was spent in the thread since a checkpoint."""
+        """Amounts spent in the thread since a checkpoint."""
         earlier, record = (thread_record(self.name, values) for values in (before, now))
         since = {key: amount - earlier.get(key, 0) for key, amount in record.items()}
         return {"budget_thread": {self.name: since}} if any(since.values()) else {}
 
     @plain_hook
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Start the record of a new run, and add that of the last run to its thread.
+        """Start the record of a new run, and add the record of the last run to the thread.
 
-        A run that brings results of background calls goes on with the record of the last run.
+        A run with results of background calls goes on with the record of the last run.
         """
         if follows_up(state) and self.name in (state.get("budget_run") or {}):
             return {"budget_clock": monotonic()}
@@ -292,18 +292,18 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
     @plain_hook
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """End a run that is over but was sent back to the model by a hook."""
+        """End a run over its budget after a hook sent it back to the model."""
         if "over" not in run_record(self.name, state):
             return None
         message = state["messages"][-1]
-        # The run has its last message, and a hook sent it back all the same.
+        # The run has its last message, and a hook still sent the run back.
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
         over = self._over(CallAccounting(self.name, state))
         return {"jump_to": "end", "messages": [over]}
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Make the call if it fits, and record its cost."""
+        """Make the call if the cost fits, and record the cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime, self._updates)
         plan = Plan(self, request, accounting)
         if "over" in accounting.run:
@@ -326,7 +326,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                 assert response is not None
                 costs = plan.spent_on(call.request.model, response.result)
             except BaseException as error:
-                # A call that may have run has cost something: at least what was reserved for it.
+                # A call that may have run has cost something: at least the reserved amount.
                 if response is not None or outcome_unknown(error):
                     reservation.commit(reservation.least)
                     accounting.model_update(reservation.least.as_record(), is_end=False)
@@ -349,14 +349,14 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         return with_update(request, response, update)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
-        """Run the tool if its call fits, and count it; return an error message otherwise."""
+        """Run the tool if the call fits, and count it; return an error message otherwise."""
         accounting = CallAccounting(self.name, request.state)
         call = request.tool_call
         message, tail = last_turn(request.state["messages"])
         ids = [open_call["id"] for open_call in unanswered(message, tail)]
         with tool_attempt(request, message) as notes:
-            # The calls of a turn run in parallel, and none sees what the others record. So each
-            # leaves room for the calls before it, and to be tried again for all.
+            # The calls of a turn run in parallel, without a view of the other records. So each
+            # leaves room for the calls before, and for another attempt of all.
             earlier = ids.index(call["id"]) if call["id"] in ids else 0
             if call in (again := notes["again"]):
                 earlier = len(ids) - 1 + sum(other["id"] in ids for other in again)
@@ -380,7 +380,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                         reservation.commit(_ONE_TOOL_CALL)  # it ran
                         notes["has_run"] = not accounting.count(accounting.tool_clock)
                     elif outcome_unknown(error):
-                        # A cancelled task writes nothing, so what it spent is kept outside the
+                        # A cancelled task writes nothing, so its spending is kept outside the
                         # state.
                         record = self._updates.missing(request.runtime, accounting.run)
                         record = add_records(record, _ONE_TOOL_CALL.as_record())
@@ -416,7 +416,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
             limits={account.scope: account.limits.given() for account in error.accounts},
             needed=least,
         )
-        # Part of the schema, because LangGraph stores an answer as soon as the schema accepts it.
+        # Part of the schema, because LangGraph stores an answer once the schema accepts it.
         schema = Annotated[BudgetResponse, AfterValidator(partial(_checked_answer, least))]
         answer = ask(request, schema, title="BudgetResponse")
         if answer["type"] == "stop":
@@ -432,16 +432,16 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
 
 @dataclass(slots=True)
 class Call:
-    """A call that fits."""
+    """A call within the budget."""
 
     request: ModelRequest[Any]
     reservation: Reservation
-    warned: float = 0  # the mark at which it warns the model; 0 for none
-    refused: BudgetExceededError | None = None  # why it is the last call; None if it is not
+    warned: float = 0  # the mark of the warning to the model; 0 for none
+    refused: BudgetExceededError | None = None  # the reason of a last call, or None
 
 
 class Plan:
-    """Choice of the next call of the model, by what it will cost at least."""
+    """Choice of the next call of the model, by the least cost."""
 
     def __init__(
         self, budget: BudgetMiddleware, request: ModelRequest[Any], accounting: CallAccounting
@@ -450,7 +450,7 @@ class Plan:
         self._count = counter_for(request.model, budget._count)
 
     def choose_call(self) -> Call | BudgetExceededError:
-        """The next call, with its least cost reserved; an error if none fits."""
+        """The next call, with the least cost reserved; an error if none fits."""
         budget = self._budget
         if budget.ledger is None and not budget._counts_tokens:
             share = budget._marks[0] if budget._marks else 1
@@ -491,10 +491,10 @@ class Plan:
         return refusals[0]
 
     def spent_on(self, model: object, result: Sequence[BaseMessage]) -> Record:
-        """The cost of a response: as the model reports it, by estimate where it reports none."""
+        """The cost of a response: as the model reports it, or by estimate."""
         record: Record = {}
         for message in result:
-            # `lc_source` marks what another middleware wrote instead of the model.
+            # `lc_source` marks a message of another middleware.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
                 continue
             count = partial(self._count, [message])
@@ -509,14 +509,14 @@ class Plan:
         return record
 
     def accounts(self) -> tuple[Account, ...]:
-        """The limits of the run, the thread and the ledger, with what is spent up to now."""
+        """The limits of the run, the thread and the ledger, with the amounts spent up to now."""
         accounts = self._accounting.accounts(self._budget.run, self._budget.thread)
         return (*accounts, self._budget._ledger.account())
 
     def _reserve(
         self, model: object, accounts: tuple[Account, ...], *, last: bool
     ) -> Reservation | BudgetExceededError:
-        """Reserve the least cost of a call, if it fits with what must be left after it."""
+        """Reserve the least cost of a call, if the cost fits with the rest to be left."""
         of_run, of_thread, of_ledger = accounts
         size = self._input_size if self._budget._counts_tokens else 0
         while True:
@@ -533,7 +533,7 @@ class Plan:
             size = self._counted_input_size
 
     def _needs(self, model: object, size: int, last: bool) -> tuple[Spent, Spent]:
-        """The least cost of a call, and what must be left after it: a tool call, a last answer."""
+        """The least cost of a call, and the rest to be left: a tool call, a last answer."""
         run, counts_tokens = self._accounting.run, self._budget._counts_tokens
         least = self._cost(model, size, 1) if counts_tokens else _ONE_TURN
         if last:
@@ -549,8 +549,8 @@ class Plan:
         )
         if not counts_tokens:
             return least, keep
-        # If this turn is like the last one, what comes after the least is the rest of this answer,
-        # and a call that reads all of it and the tool results.
+        # If this turn is like the last turn, the rest of this answer comes after the least,
+        # and a call with the answer and the tool results.
         message, since = self._last
         if message is None:
             return least, keep + least
@@ -559,7 +559,7 @@ class Plan:
         return least, keep + self._cost(model, size + answer + since, 2 * answer - 1)
 
     def _request_to(self, model: Any, *, last: bool) -> ModelRequest[Any]:
-        """The request to a model; with `cap_output`, its answer is limited to what is left."""
+        """The request to a model; `cap_output` limits the answer to the remaining amounts."""
         request = self._request
         if model is not request.model:
             request = request.override(model=model)
@@ -593,13 +593,13 @@ class Plan:
 
     @cached_property
     def _last(self) -> tuple[AIMessage | None, int]:
-        """The last answer, and the tokens of what came after it."""
+        """The last answer, and the tokens of the messages after it."""
         message, tail = last_turn(self._request.messages)
         return message, self._count(tail) if message and tail else 0
 
     @cached_property
     def _input_size(self) -> int:
-        # The usage of the last answer covers everything before it: only what came since is counted.
+        # The usage of the last answer covers everything before: only later messages are counted.
         message, since = self._last
         counted = tokens(message.usage_metadata or {}, "total_tokens") if message else 0
         return counted + since if counted else self._counted_input_size
@@ -610,7 +610,7 @@ class Plan:
 
 
 def _output_tokens_left(account: Account, need: Spent, price: float) -> float | None:
-    """Count the output tokens that still fit into an account; None if it does not limit them."""
+    """Number of output tokens that still fit into an account; None without a limit of them."""
     limits, total = account.limits.given(), account.used + need
     names = limits.keys() & {"output_tokens", "total_tokens"}
     left = [limits[name] - getattr(total, name) for name in names]
@@ -620,7 +620,7 @@ def _output_tokens_left(account: Account, need: Spent, price: float) -> float | 
 
 
 def _checked_answer(minimum: Mapping[str, float], response: Any) -> object:
-    """The answer to a BudgetRequest, if it raises every limit that is used up and no other."""
+    """The answer to a BudgetRequest, if it raises exactly the limits that are used up."""
     if response["type"] == "stop":
         return response
     extra: Mapping[str, float] = response["extra"]

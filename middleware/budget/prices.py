@@ -1,4 +1,4 @@
-"""Prices of model calls: those that the user gives, and those that genai-prices lists.
+"""Prices of model calls: from the user, or else from genai-prices.
 
 Only the data inside the installed genai-prices package is used. Nothing is downloaded, so a price
 is the same on every machine with the same version.
@@ -26,13 +26,13 @@ _WRITTEN_FOR_1H = "ephemeral_1h_input_tokens"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """The price of a model in US dollars for a million tokens, as price lists give it.
+    """The price of a model in US dollars for a million tokens, as in price lists.
 
     Args:
-        input: Tokens that the model reads.
-        output: Tokens that it writes.
-        cache_read: Tokens that it reads from its cache; None means the same as `input`.
-        cache_write: Tokens that it writes to its cache; None means the same as `input`.
+        input: Tokens in requests.
+        output: Tokens in answers.
+        cache_read: Tokens from the cache; None means the same as `input`.
+        cache_write: Tokens into the cache; None means the same as `input`.
 
     Raises:
         ValueError: A price is not a number of at least 0.
@@ -56,7 +56,7 @@ class Price:
         """The cost of a usage, in US dollars."""
         details = usage.get("input_token_details") or {}
         cache_reads, cache_writes = tokens(details, "cache_read"), _cache_writes(details)
-        # LangChain counts what was read from the cache, or written to it, among the input tokens.
+        # LangChain counts tokens from the cache, and into the cache, among the input tokens.
         fresh_tokens = max(tokens(usage, "input_tokens") - cache_reads - cache_writes, 0)
         total = (
             fresh_tokens * self.input
@@ -68,7 +68,7 @@ class Price:
 
 
 def tokens(counts: Mapping[str, object], name: str) -> int:
-    """A token count as a model reports it; 0 for anything but a positive integer."""
+    """A token count from a model; 0 for anything but a positive integer."""
     value = counts.get(name)
     return value if isinstance(value, int) and value > 0 else 0
 
@@ -95,7 +95,7 @@ class UnknownPriceError(TurnError, ValueError):
 
     Attributes:
         model: The name of the model.
-        provider: Its provider, if known.
+        provider: The provider, if known.
     """
 
     code = "AF359"
@@ -112,7 +112,7 @@ class UnknownPriceError(TurnError, ValueError):
 
 
 class Prices:
-    """Price list that turns usage into US dollars; prices that the user gives come first."""
+    """Price list from usage to US dollars; prices of the user come first."""
 
     def __init__(self, prices: Mapping[str, Price] | PriceFunction | None, *, needed: bool) -> None:
         is_list = isinstance(prices, Mapping) and all(isinstance(p, Price) for p in prices.values())
@@ -122,7 +122,7 @@ class Prices:
                 "prices={'model-name': Price(input=0.15, output=0.60)}, or a function of a "
                 "model's name and its usage."
             )
-        # Not imported yet: that is slow, and a run may end before a price is needed.
+        # Not imported yet: the import is slow, and a run may end before a price is needed.
         if needed and prices is None:
             otherwise = "prices={'model-name': Price(input=0.15, output=0.60)} needs none."
             require("cost", "A limit in USD without `prices`", otherwise=otherwise)
@@ -130,7 +130,7 @@ class Prices:
 
     @property
     def argument(self) -> Mapping[str, Price] | PriceFunction | None:
-        """What the user gives; None for nothing."""
+        """The price of the user; None without one."""
         return self._prices or None
 
     def cost(self, model: ModelName, usage: UsageMetadata) -> float:
@@ -143,9 +143,9 @@ class Prices:
     def cost_of_response(
         self, metadata: Mapping[str, Any], requested_model: ModelName, usage: UsageMetadata
     ) -> float:
-        """The cost by the model that the metadata names, or else the one asked; 0 if unknown."""
+        """The cost by the model in the metadata, or else the requested model; 0 if unknown."""
         models = [requested_model]
-        # Integrations use either key for the model that has answered.
+        # Integrations use either key for the answering model.
         name = metadata.get("model_name") or metadata.get("model")
         if isinstance(name, str):
             provider = metadata.get("model_provider") or requested_model.provider
@@ -173,7 +173,7 @@ class Prices:
 
 @cache
 def _snapshot() -> Any:
-    """The data of genai-prices; None if it is not installed. Importing it is slow."""
+    """The data of genai-prices; None if not installed. The import is slow."""
     if find_spec("genai_prices") is None:
         return None
     from genai_prices.data import providers
@@ -183,12 +183,12 @@ def _snapshot() -> Any:
 
 
 def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
-    """The cost that genai-prices lists; None if it is not installed or lacks the model."""
+    """The cost by genai-prices; None if not installed, or if the model is missing."""
     snapshot = _snapshot()
     if snapshot is None or not model.name:
         return None
     try:
-        # A provider that the list lacks is not replaced by another: its prices differ.
+        # A missing provider is not replaced by another provider, with other prices.
         provider, model_info = snapshot.find_provider_model(model.name, None, model.provider, None)
     except LookupError:
         return None
@@ -215,14 +215,14 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
 
 
 def listed_price(name: str, usage: UsageMetadata) -> float | None:
-    """The cost of a usage of a model of this name; None if it is not listed, or costs nothing."""
+    """The cost of a usage by a model's name; None if the model is not listed, or free."""
     return _listed_cost(ModelName(name, None), usage) or None
 
 
 def name_of(model: object, settings: Mapping[str, object] | None = None) -> ModelName:
-    """The name that a chat model reports, or that settings of the call choose; else its class."""
+    """The name from a chat model, or from settings of the call; else the name of the class."""
     model = configured(model)
-    # Arguments that are bound to a model may name another one.
+    # Arguments bound to a model may name another model.
     while isinstance(model, ModelWrapper) or hasattr(model, "bound"):
         if isinstance(model, ModelWrapper):
             model = model.inner
@@ -244,7 +244,7 @@ def usage_of(input_tokens: int, output_tokens: int) -> UsageMetadata:
 def completed(
     usage: UsageMetadata | None, count_input: Callable[[], int], count_output: Callable[[], int]
 ) -> UsageMetadata:
-    """The usage that a model reports; counts that it lacks are estimated and are at least 1."""
+    """The usage from a model; missing counts are estimated and are at least 1."""
     fields: Any = usage or {}
     input_tokens = tokens(fields, "input_tokens") or max(count_input(), 1)
     output_tokens = tokens(fields, "output_tokens") or max(count_output(), 1)

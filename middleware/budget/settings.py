@@ -13,8 +13,8 @@ from agent_factory.middleware._shared.validation import check_count, check_numbe
 
 
 def checked_counter(token_counter: TokenCounter) -> TokenCounter:
-    """The counter, which raises an error for a result that is not a count."""
-    if token_counter is count_tokens_approximately:  # its counts are cached
+    """The counter, with an error for a result other than a count."""
+    if token_counter is count_tokens_approximately:  # cached counts
         return token_counter
 
     def count(messages: Sequence[BaseMessage]) -> int:
@@ -26,13 +26,13 @@ def checked_counter(token_counter: TokenCounter) -> TokenCounter:
 
 
 def check_type(name: str, value: object, kind: type) -> None:
-    """Check that an argument is of a type, or None."""
+    """Check the type of an argument; None is allowed."""
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} must be {kind.__name__}(...), got {value!r}.")
 
 
 def checked_share(name: str, value: Any) -> float:
-    """A share that was passed as an argument."""
+    """A share from an argument."""
     check_number(name, value, unit="shares, such as 0.8,")
     if value is None or not 0 < value <= 1:
         raise ValueError(f"{name} must be more than 0 and at most 1, got {value!r}.")

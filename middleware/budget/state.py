@@ -1,4 +1,4 @@
-"""State of a budget: what is spent in a run and in a thread, and what one call adds to it."""
+"""State of a budget: amounts spent in a run and in a thread, and additions by a call."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from agent_factory.counts import COUNTS, count, counted_keys
 
 from .limits import Account, Limits, Record
 
-# A record holds the fields of Spent, and these:
-#   warned    the highest mark of `warn_at` that the model was warned at
+# A record holds the fields of Spent, and these keys:
+#   warned    the highest mark of `warn_at` with a warning
 #   over      1 if the middleware has ended the run
-#   slowest   seconds that the slowest call of the model took
-#   refused   how many tool calls were refused
-#   extra_run_turns, extra_thread_usd, ...   what people added to a limit
+#   slowest   seconds of the slowest call of the model
+#   refused   the number of refused tool calls
+#   extra_run_turns, extra_thread_usd, ...   additions to a limit by people
 _MAXIMA = ("warned", "over", "slowest")
 _RUN_ONLY = ("warned", "over", "refused", "slowest", "extra_run_")
 
 
 def extra_key(scope: str, name: str) -> str:
-    """The key under which a record holds what people added to a limit."""
+    """The key of a record for additions to a limit by people."""
     return f"extra_{scope}_{name}"
 
 
 def add_records(record: Mapping[str, float], more: Mapping[str, float]) -> Record:
-    """The sum of two records, without what adds 0; of some keys the larger value."""
+    """The sum of two records, without zero additions; of some keys the larger value."""
     result = dict(record)
     for key, amount in more.items():
         if not amount:
@@ -43,7 +43,7 @@ def add_records(record: Mapping[str, float], more: Mapping[str, float]) -> Recor
 
 
 def thread_part(record: Mapping[str, float]) -> Record:
-    """The part of a run's record that is added to its thread when the run has ended."""
+    """The part of a run's record for its thread, after the run."""
     return {key: amount for key, amount in record.items() if not key.startswith(_RUN_ONLY)}
 
 
@@ -75,12 +75,12 @@ class BudgetState(AgentState):
     """State of an agent with a budget.
 
     Attributes:
-        budget_run: What was spent in this run, by the name of the BudgetMiddleware. A run that was
-            resumed after an interrupt or a failure continues with it.
-        budget_thread: What was spent in this thread before this run, by the name of the
-            middleware. It is written once a run instead of at each call.
-        budget_clock: Until when time is recorded in this process, in seconds of `time.monotonic`.
-            In a new run, the name of the middleware and when it started the run.
+        budget_run: Amounts spent in this run, by the name of the BudgetMiddleware. A run
+            after an interrupt or a failure continues with the same record.
+        budget_thread: Amounts spent in this thread before this run, by the name of the
+            middleware. Written once a run instead of at each call.
+        budget_clock: Time up to which seconds are recorded in this process, by `time.monotonic`.
+            In a new run, the name of the middleware and the time of the start.
     """
 
     budget_run: NotRequired[Annotated[dict[str, Record], add_named_records, PrivateStateAttr]]
@@ -91,9 +91,9 @@ class BudgetState(AgentState):
 
 
 class LastUpdates:
-    """The last update of each thread, in case that LangGraph does not write it to the state.
+    """The last update of each thread, in case LangGraph does not write it to the state.
 
-    A cancelled task writes nothing. What the last task of an abandoned sync stream wrote is dropped
+    A cancelled task writes nothing. The last write of an abandoned sync stream is dropped
     when another message starts a new run. Kept in this process only.
     """
 
@@ -103,7 +103,7 @@ class LastUpdates:
         self._updates: OrderedDict[str | None, tuple[Record, Record, bool]] = OrderedDict()
 
     def keep(self, runtime: object, before: Record, update: Record, *, is_end: bool) -> None:
-        """Keep what a node adds to the record that it found; `is_end` unless it was cancelled."""
+        """Keep a node's addition to the record; `is_end` unless the node was cancelled."""
         info = getattr(runtime, "execution_info", None)
         if info is not None and info.thread_id is not None:
             self._updates[info.thread_id] = before, update, is_end
@@ -112,18 +112,18 @@ class LastUpdates:
                 self._updates.popitem(last=False)
 
     def missing(self, runtime: object, record: Record, *, new_run: bool = False) -> Record:
-        """Return what the record in the state lacks; a new run takes it, and it is forgotten."""
+        """Return the part that the record in the state lacks; a new run takes the part out."""
         info = getattr(runtime, "execution_info", None)
         thread = info.thread_id if info else None
         before, update, is_end = self._updates.get(thread, ({}, {}, True))
         if new_run:
             self._updates.pop(thread, None)
-        # A node that ended is not missing in the same run: it is done again after time travel.
+        # An ended node is not missing in the same run: after time travel the node runs again.
         return update if before == record and (new_run or not is_end) else {}
 
 
 def thread_record(name: str, values: Mapping[str, Any]) -> Record:
-    """What a BudgetMiddleware has spent in a thread, its last run included."""
+    """Amounts spent by a BudgetMiddleware in a thread, the last run included."""
     earlier = run_record(name, values, "budget_thread")
     return add_records(earlier, thread_part(run_record(name, values)))
 
@@ -135,7 +135,7 @@ def run_record(name: str, state: Mapping[str, Any], key: str = "budget_run") -> 
 
 
 class CallAccounting:
-    """Accounts of one BudgetMiddleware during one call of a model or a tool."""
+    """Accounts of a BudgetMiddleware during a call of a model or a tool."""
 
     def __init__(
         self,
@@ -147,14 +147,14 @@ class CallAccounting:
         self._name, self._state = name, state
         self._runtime, self._updates = runtime, updates
         self._before = run_record(name, state)
-        # A layer further out may call several times in the node of a model. In a tool there are no
-        # updates: it leaves room for earlier attempts.
+        # A layer further out may call several times in the node of a model. A tool has no
+        # updates, and leaves room for earlier attempts.
         counts = (COUNTS.get() or {}) if updates else {}
         self._counted: Record = counts.get("budget_run", {}).get(name, {})
         self.added: Record = {}
         if updates and not self._counted:
             self.added = updates.missing(runtime, self._before)
-        # The record of this run when the call begins, with what this node has added before.
+        # The record of this run at the start of the call, with earlier additions of this node.
         earlier = self._counted or self.added
         self.run = add_records(self._before, earlier) if earlier else self._before
         clock: float | RunClock | None = counts.get("budget_clock", state.get("budget_clock"))
@@ -164,7 +164,7 @@ class CallAccounting:
             starter, clock = clock
             if starter == name:
                 self._has_run_clock = True
-                # This clock is written once a run; the recorded seconds say how far it has come.
+                # This clock is written once a run; the recorded seconds complete it.
                 clock += self.run.get("seconds", 0)
         self._since = monotonic() if clock is None else clock
         # A tool starts the clock if a resumed run has none yet.
@@ -175,7 +175,7 @@ class CallAccounting:
         return monotonic() - self._since
 
     def accounts(self, run: Limits, thread: Limits) -> tuple[Account, Account]:
-        """The limits of the run and of the thread, with what is spent up to now."""
+        """The limits of the run and of the thread, with the amounts spent up to now."""
         of_run = add_records(self._before, add_records(self._counted, self.added))
         of_run["seconds"] = of_run.get("seconds", 0) + self.unrecorded_seconds
         before = run_record(self._name, self._state, "budget_thread")
@@ -185,7 +185,7 @@ class CallAccounting:
     def is_far_from(self, run: Limits, thread: Limits, share: float) -> bool:
         """Return True if only turns and tool calls are limited, and two more stay below a share.
 
-        It looks at no clock and makes no estimates.
+        No clock is read, and no estimate is made.
         """
         scopes = [(run, self.run)]
         if thread.amounts:
@@ -200,11 +200,11 @@ class CallAccounting:
         return True
 
     def add(self, amounts: Mapping[str, float]) -> None:
-        """Add some amounts; those that are 0 are left out."""
+        """Add some amounts; zero amounts are left out."""
         self.added = add_records(self.added, amounts)
 
     def update(self) -> dict[str, object]:
-        """The state update with everything that was added."""
+        """The state update with all additions."""
         return {"budget_run": {self._name: self.added}}
 
     def model_update(
@@ -212,8 +212,8 @@ class CallAccounting:
     ) -> dict[str, object]:
         """Count some amounts and the time up to now, once for each call of the model.
 
-        `is_end` is false for a call that raised: its node may write nothing. A layer that knows of
-        no node, which would write the counts, returns the state update.
+        `is_end` is false for a call that raised: the node may write nothing. A layer without a
+        node for the counts returns the state update.
         """
         now = monotonic() if now is None else now
         self.add({**amounts, "seconds": now - self._since})
@@ -224,9 +224,9 @@ class CallAccounting:
         return self.count(None if self._has_run_clock else now)
 
     def count(self, clock: float | None = None) -> dict[str, object]:
-        """Write what was added, and a clock, whatever becomes of the node.
+        """Write the additions, and a clock, even if the node fails.
 
-        Outside of a node, return what would be written.
+        Outside of a node, return the update.
         """
         clocks = {} if clock is None else {"budget_clock": clock}
         if not count("budget_run", {self._name: self.added}, add_named_records):
