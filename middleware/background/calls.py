@@ -107,8 +107,8 @@ class _Start:
             beginning = yield Invoke(Called(store.begin), (id, lost, self.most, kept_call))
             if beginning == "full":
                 return refusal
-            # The run was cut short before it has stored the handle, and makes the call again. How
-            # the effect is recorded elsewhere, or not known.
+            # The run was cut short before the handle was stored, and makes the call again. The end
+            # of the effect is recorded elsewhere, or not known.
             if beginning == "known" or (beginning == "begun" and under_way(id) is not None):
                 leave_effect(runtime)
                 return handle

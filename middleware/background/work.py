@@ -131,7 +131,7 @@ class Work:
             return
         mailbox, is_stored = self.target, False
         try:
-            # A deleted thread keeps nothing of the job. A new thread
+            # A deleted thread keeps nothing of the job. The checkpoint of a new thread
             # is stored while the first step runs.
             if isinstance(mailbox, Mailbox) and (yield from mailbox.checkpoint("", WAITS)):
                 yield from mailbox.post(BACKGROUND, "", message, self.id)

@@ -156,7 +156,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
             a call too expensive with the usual model.
         cheaper_at: The share (0 to 1) of a limit of money or tokens.
         exit_behavior: "answer": the model is called once more, without tools, to answer from
-            the work so far. Enough is reserved for this call, as estimated from the last turn; if
+            the work so far. Enough is reserved for it, as estimated from the last turn; if it still
             does not fit, the run ends as with "end". "end": a message with the numbers. "error":
             raises BudgetExceededError. "ask": interrupts with a `BudgetRequest` and is resumed
             with a `BudgetResponse`; needs a checkpointer.

@@ -16,13 +16,13 @@ _STATES = frozenset({"updates", "values"})
 def event_redaction(guard: Guard) -> type[StreamTransformer]:
     """Return a transformer by which the event protocol shows no data of calls and results.
 
-    With `apply_to_output` alone, a tool gets the arguments as the model wrote them, and the model
-    its result, so the thread has both. The event protocol is made for front ends, and LangChain's
+    With `apply_to_output` alone, a tool gets the arguments of the model unchanged, and the model
+    the result, so the thread has both. The event protocol is made for front ends, and LangChain's
     guard redacts all of it.
     """
 
     class EventRedaction(StreamTransformer):
-        # Before LangGraph's own ones, which keep what they have seen.
+        # Before LangGraph's own transformers, which keep their input.
         before_builtins = True
 
         def init(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def event_redaction(guard: Guard) -> type[StreamTransformer]:
 
 
 def _state(values: Mapping[str, Any], guard: Guard) -> Mapping[str, Any]:
-    """Return a state, or updates of it by node, with the calls of its messages redacted."""
+    """Return a state, or updates by node, with the calls of messages redacted."""
     return {
         key: [_payload(message, guard) for message in value]
         if key == "messages" and isinstance(value, list)
@@ -53,7 +53,7 @@ def _state(values: Mapping[str, Any], guard: Guard) -> Mapping[str, Any]:
 
 
 def _payload(payload: Any, guard: Guard) -> Any:
-    """Return a message, or an event of one, with its calls redacted."""
+    """Return a message, or an event of a message, with the calls redacted."""
     if isinstance(payload, AIMessage):
         return guard.redact_answer(payload)
     if isinstance(payload, BaseMessage) and has_role(payload, ToolMessage):

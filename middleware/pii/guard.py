@@ -1,4 +1,4 @@
-"""Guard of an agent's messages against one type of personal data: in its thread, and in views."""
+"""Guard of an agent's messages against a type of personal data: in the thread, and in views."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _REMEMBERED = 1_000_000
 
 @dataclass(unsafe_hash=True, repr=False)
 class RuleWithMemory:
-    """Redaction rule that knows the texts it has returned, and does not search them again.
+    """Redaction rule with a memory of returned texts, which are not searched again.
 
-    A message passes the rule where it comes from, and again where it is written. Two of these are
-    equal if their rules are.
+    A message passes the rule at its origin, and again where it is written. Two such rules are
+    equal if their inner rules are.
     """
 
     rule: RedactionRule
@@ -42,10 +42,10 @@ class RuleWithMemory:
     _lock: Any = field(default_factory=Lock, compare=False)
 
     def __repr__(self) -> str:
-        return repr(self.rule)  # the key of a cache has it
+        return repr(self.rule)  # part of the key of a cache
 
     def find(self, text: str) -> list[PIIMatch]:
-        """Return the matches in a text; none in one that it has returned."""
+        """Return the matches in a text; none in a returned text."""
         return [] if text in self._texts else self.rule.find(text)
 
     def settled(self, text: str) -> int:
@@ -56,7 +56,7 @@ class RuleWithMemory:
         return text if text in self._texts else self.remember(self.rule.apply(text))
 
     def remember(self, text: str) -> str:
-        """Return a text that was redacted, and remember it."""
+        """Return a redacted text, and remember it."""
         with self._lock:
             if text not in self._texts:
                 self._texts[text] = None
@@ -68,7 +68,7 @@ class RuleWithMemory:
         return text
 
     def forget(self, text: str) -> str:
-        """Return a text of a message that is marked as checked in its thread, and forget it."""
+        """Return a text of a message marked as checked in its thread, and forget the text."""
         with self._lock:
             if text in self._texts:
                 del self._texts[text]
@@ -89,7 +89,7 @@ class ThreadGuard:
         if rule.rule.strategy == "block":
             self._shown_rule = RuleWithMemory(replace(rule.rule, strategy="redact"))
         self.shown_answers = Guard(self._shown_rule, text=True, all_calls=True)
-        # What a tool shows is a result in the making, or what the model of a subagent writes.
+        # A tool shows a result in the making, or the answers of a subagent's model.
         self._shows_all = (answers is not None and answers.text) or results
 
     # Messages of the thread
@@ -103,11 +103,11 @@ class ThreadGuard:
         )
 
     def admit(self, messages: Sequence[AnyMessage]) -> tuple[Sequence[AnyMessage], Any]:
-        """Return the messages with the data redacted; with "block", also the error for it."""
+        """Return the messages with the data redacted; with "block", also the error."""
         if self._rule.rule.strategy != "block":
             return [self.redacted(message) for message in messages], None
         matches: list[PIIMatch] = []
-        # The data is not stored all the same, so that the next run is not blocked by it.
+        # The data is still not stored, so that the next run is not blocked by it.
         rule: Any = _CollectingRule(self._rule, self._shown_rule, matches)
         answers = self._answers and replace(self._answers, rule=rule)
         guard = ThreadGuard(rule, answers, users=self._users, results=self._results)
@@ -128,22 +128,22 @@ class ThreadGuard:
         return redact_message(message, self._rule.apply)
 
     def forget(self, messages: Iterable[BaseMessage]) -> None:
-        """Forget texts that the thread marks as checked."""
+        """Forget texts marked as checked by the thread."""
         for message in messages:
             redact_value(message.content, self._rule.forget)
 
     # Views
 
     def text(self) -> Any:
-        """Return a filter for a text that a tool shows in pieces."""
+        """Return a filter for a tool's text in pieces."""
         return TextStream(self._shown_rule) if self._shows_all else _Unchanged()
 
     def answer(self) -> Any:
-        """Return a filter for an answer that a tool shows in chunks."""
+        """Return a filter for a tool's answer in chunks."""
         return AnswerStream(self.shown_answers) if self._shows_all else _Unchanged()
 
     def shown(self, value: Any) -> Any:
-        """Return a value as it may be shown; itself if nothing changes."""
+        """Return a value as it may be shown; the value itself if nothing changes."""
         if isinstance(value, str):
             return self._shown_rule.apply(value) if self._shows_all else value
         if isinstance(value, BaseMessage):
@@ -206,17 +206,17 @@ class ThreadGuard:
         notes = getattr(error, "__notes__", ())
         if redacted == text and not (error.__cause__ or error.__context__ or notes):
             return error
-        # Without its cause and its traceback, which show the original text.
+        # Without the cause and the traceback, which show the original text.
         shown = type(error).__new__(type(error))
         shown.args = self._shown_items(error.args)
-        with suppress(Exception):  # its text may need what `__init__` has set
+        with suppress(Exception):  # the text may need attributes from `__init__`
             if str(shown) == redacted:
                 return shown
         return RuntimeError(f"{type(error).__name__}: {redacted}")
 
 
 class _CollectingRule:
-    """Rule that redacts where another one blocks, and notes the matches."""
+    """Rule that redacts in place of a blocking rule, and notes the matches."""
 
     def __init__(self, rule: RuleWithMemory, redacting: Any, matches: list[PIIMatch]) -> None:
         self.rule, self._rule, self._redacting, self._matches = rule.rule, rule, redacting, matches
@@ -228,7 +228,7 @@ class _CollectingRule:
 
 
 class _Unchanged:
-    """Filter that shows everything as it comes."""
+    """Filter without an effect."""
 
     def feed(self, piece: Any) -> Any:
         return piece if isinstance(piece, str) else [piece]

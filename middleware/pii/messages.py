@@ -1,6 +1,6 @@
 """Redaction of messages: their text, in every form, and the calls they make, whole or streamed.
 
-Of an answer that is streamed, text that a match may begin or continue in is held back until it is
+Of a streamed answer, text that a match may begin or continue in is held back until it is
 complete; all other text is released at once. The released pieces, joined, are the redacted whole.
 """
 
@@ -92,7 +92,7 @@ _WHOLE_KEYS = frozenset({"annotations", "citations", "output", "value"})
 def map_text(
     value: object, replace_text: Callable[[TextPath, str], str], path: TextPath = ("content",)
 ) -> Any:
-    """Return a part of a message, which has this path, with each text in it replaced."""
+    """Return a part of a message, at this path, with each text replaced."""
     if isinstance(value, str):
         return replace_text(path, value)
     if isinstance(value, list):
@@ -118,9 +118,9 @@ def map_text(
 
 
 def has_role(message: Any, kind: type[BaseMessage]) -> bool:
-    """Return True if a message is of a class, or of another one in the role of that class.
+    """Return True if a message is of a class, or of another class in the same role.
 
-    The result of a background tool is a message of a user, too: a client may have written its mark.
+    The result of a background tool is a message of a user, too: a client may have written the mark.
     """
     if kind is ToolMessage and result_tool(message) is not None:
         return True
@@ -130,7 +130,7 @@ def has_role(message: Any, kind: type[BaseMessage]) -> bool:
 
 
 def redact_message(message: MessageT, redact: Redact) -> MessageT:
-    """Return the message with its text redacted, or itself if nothing changes; calls stay.
+    """Return the message with the text redacted, or itself if nothing changes; calls stay.
 
     The name of a user is redacted too. Other messages have the name of a tool or of an agent.
     """
@@ -160,7 +160,7 @@ def is_call(block: object) -> bool:
 
 
 def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str]) -> dict[str, Any]:
-    """Return the fields of an answer that hold text of the model, with their texts replaced."""
+    """Return the fields of an answer with text of the model, with the texts replaced."""
     extras = message.additional_kwargs
     texts = {key: value for key, value in extras.items() if key in _TEXT_KEYS or key == "audio"}
     extras = {**extras, **map_text(texts, replace_text, (EXTRAS,))}
@@ -169,7 +169,7 @@ def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str])
 
 @dataclass(frozen=True)
 class Guard:
-    """Rule, and the parts of a model's answer that it is applied to."""
+    """Rule, and the parts of a model's answer under the rule."""
 
     rule: Rule
     text: bool  # redact content, reasoning and refusals
@@ -184,7 +184,7 @@ class Guard:
     def redact_answer(self, message: AnswerT) -> AnswerT:
         """Return a complete answer with the rule applied.
 
-        Calls that cannot be read, and the errors in them, are redacted by every guard: they reach
+        Unreadable calls, and the errors in them, are redacted by every guard: they reach
         the model, and no tool.
         """
         update: dict[str, Any] = {"content": message.content, EXTRAS: message.additional_kwargs}
@@ -210,7 +210,7 @@ class Guard:
         return message
 
     def redact_name(self, message: MessageT) -> MessageT:
-        """Redact the name that a model gave to its answer."""
+        """Redact the name of an answer."""
         if not (self.text and message.name):
             return message
         return message.model_copy(update={"name": self.rule.apply(message.name)})
@@ -278,27 +278,27 @@ class Guard:
         return any(identity in (each["id"], each["name"]) for each in invalid)
 
     def redact_call(self, call: Mapping[str, object], is_covered: bool = True) -> dict[str, object]:
-        """Redact the arguments of a call in any form, if it is covered."""
+        """Redact the arguments of a covered call in any form."""
         result = dict(call)
         for key in (INPUT_KEYS | {"error"}) & call.keys() if is_covered else ():
             arguments = call[key]
             if not isinstance(arguments, str):
                 result[key] = redact_value(arguments, self.rule.apply)
                 continue
-            # Providers send arguments as JSON: redact the strings in it, not its syntax.
+            # Providers send arguments as JSON: redact the strings, not the syntax.
             try:
                 value = json.loads(arguments)
             except ValueError:
                 result[key] = self.rule.apply(arguments)
                 continue
             new = redact_value(value, self.rule.apply)
-            # JSON that holds nothing to redact stays as the model has written it.
+            # JSON without a match stays as the model has written it.
             result[key] = arguments if new == value else json.dumps(new, ensure_ascii=False)
         return result
 
 
 class TextStream:
-    """Redaction of one text that arrives in pieces.
+    """Redaction of a text in pieces.
 
     >>> from agent_factory.middleware import RedactionRule
     >>> stream = TextStream(RedactionRule("email"))
@@ -313,7 +313,7 @@ class TextStream:
         self._next_look = 0
 
     def feed(self, piece: str) -> str:
-        """Add the next piece; return what can be released now."""
+        """Add the next piece; return the part to release now."""
         self._tail.append(piece)
         self._size += len(piece)
         if self._size < self._next_look:
@@ -345,7 +345,7 @@ def redact_answer(guard: Guard) -> Flow[None]:
 
 
 class AnswerStream:
-    """Redaction of an answer that arrives in chunks, each with parts of several texts and calls."""
+    """Redaction of an answer in chunks, each with parts of several texts and calls."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -356,7 +356,7 @@ class AnswerStream:
         self._id: str | None = None
 
     def feed(self, chunk: ChatGenerationChunk) -> Iterator[ChatGenerationChunk]:
-        """Add the next chunk; return the chunks that can be released now."""
+        """Add the next chunk; return the chunks to release now."""
         message = chunk.message
         if not isinstance(message, AIMessageChunk):
             kind = type(message).__name__
@@ -394,7 +394,7 @@ class AnswerStream:
         return iter(parts)
 
     def close(self) -> Iterator[ChatGenerationChunk]:
-        """End the answer; return the chunks that were held back."""
+        """End the answer; return the remaining chunks."""
         self._end_texts()
         chunks = self._ready
         if self._calls:
@@ -411,7 +411,7 @@ class AnswerStream:
         return (ChatGenerationChunk(message=part) for part in [*chunks, *self._last])
 
     def _redact_piece(self, path: TextPath, text: str) -> str:
-        """Feed the next piece of the text at a path; return what can be released."""
+        """Feed the next piece of the text at a path; return the part to release."""
         if not text or not _WHOLE_KEYS.isdisjoint(path):
             return self._guard.rule.apply(text)
         if path not in self._texts:
@@ -424,7 +424,7 @@ class AnswerStream:
     def _end_texts(self) -> None:
         for path, stream in self._texts.items():
             if rest := stream.close():
-                # Nest the rest at its path, so that it is merged into what was released before.
+                # Nest the rest at its path, to be merged into the released text.
                 value: Any = rest
                 step: Any
                 for step in reversed(path):
@@ -433,7 +433,7 @@ class AnswerStream:
         self._texts.clear()
 
     def _without_calls(self, message: AIMessageChunk) -> AIMessageChunk:
-        """Return the chunk without calls: at the end it is known which of them cannot be read."""
+        """Return the chunk without calls: only at the end, unreadable calls are known."""
         calls: Any = ""
         content: object = message.content
         if isinstance(content, list):
@@ -453,7 +453,7 @@ class AnswerStream:
 
 
 def _is_empty_block(block: object) -> bool:
-    """Return True if all text of a block is held back, and it contains nothing else."""
+    """Return True if all text of a block is held back, and nothing else is in the block."""
     if isinstance(block, dict):
         values = [value for key, value in block.items() if key not in ("type", "index")]
         return bool(values) and all(value in ("", []) for value in values)

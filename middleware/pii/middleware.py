@@ -1,4 +1,4 @@
-"""The PII middleware: its hooks, its layers, and where it applies its rule."""
+"""The PII middleware: hooks, layers, and the places of the rule."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class PIIState(AgentState):
     """State of an agent whose input is guarded.
 
     Attributes:
-        pii_looked_at: The last message that each guard has checked: its id, and a digest of the
-            messages up to it, which changes if one of them is replaced.
+        pii_looked_at: The last message checked by each guard: its id, and a digest of the
+            messages up to it, which changes with each of these messages.
     """
 
     pii_looked_at: NotRequired[Annotated[dict[str, list[str]], or_, PrivateStateAttr]]
@@ -50,18 +50,18 @@ class PIIMiddleware(PayloadFree[PIIState]):
     Args:
         pii_type: "email", "credit_card", "ip", "mac_address", "url", "phone", "name", or any other
             name together with a detector.
-        strategy: "redact" writes `[REDACTED_EMAIL]` instead of the data; "mask" keeps the part by
-            which people recognise it, such as a card's last four digits; "hash" writes
+        strategy: "redact" writes `[REDACTED_EMAIL]` instead of the data; "mask" keeps the part
+            known to people, such as a card's last four digits; "hash" writes
             `<email_hash:9f86d081>`, the same for the same value; "block" raises an error.
         detector: A regular expression, or a function of a text that returns a list of `PIIMatch`,
-            of which only `start` and `end` are read. Default: the built-in one of the type.
-        apply_to_input: Redact what users write: every message of theirs and its name, once.
-        apply_to_output: Redact what the model writes: text, reasoning, and a structured answer;
+            of which only `start` and `end` are read. Default: the built-in detector of the type.
+        apply_to_input: Redact the input of users: every message with its name, once.
+        apply_to_output: Redact the output of the model: text, reasoning, and a structured answer;
             streamed tokens, too.
-        apply_to_tool_results: Redact what tools return, before the model and the thread get it, and
+        apply_to_tool_results: Redact results of tools, before model and thread get them, and
             results in the input and of background tools.
-        apply_to_tool_calls: Redact the arguments of tool calls, before the tools get them. Calls
-            that cannot be read reach no tool: the two arguments above apply to them, too.
+        apply_to_tool_calls: Redact arguments of tool calls, before tools get them. Unreadable
+            calls reach no tool: the two arguments above apply to them, too.
         hash_key: Secret key for "hash", as bytes or str. Default: a random key of this process, so
             that hashes differ between processes.
         name: Default: `PIIMiddleware[pii_type]`, so that guards of several types need no names.
@@ -70,7 +70,7 @@ class PIIMiddleware(PayloadFree[PIIState]):
         ValueError: The type is unknown and has no detector, the strategy is unknown, a regular
             expression does not compile, or all `apply_to_*` are False.
         TypeError: The detector or the key has the wrong type.
-        ImportError: A package that the detector needs is not installed.
+        ImportError: A package for the detector is not installed.
 
     >>> PIIMiddleware("email", strategy="mask", apply_to_output=True).name
     'PIIMiddleware[email]'
@@ -138,21 +138,21 @@ class PIIMiddleware(PayloadFree[PIIState]):
 
     @plain_hook
     def before_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Redact what the thread holds from before it had this guard.
+        """Redact messages of the thread from before this guard.
 
-        All else was redacted on its way into the thread. With "block", the update is unchanged.
+        All other messages were redacted on the way into the thread. With "block", nothing changes.
         """
         marks = state.get("pii_looked_at", {})
         messages, count = self._covered(state)
         redacted, error = self.message_guard.admit(messages[count:])
         pairs = zip(messages[count:], redacted, strict=True)
-        # What is blocked, the agent finds again in the update, which it admits as any other.
+        # The agent finds blocked data again in the update, which it admits as any other.
         changed = [new if error is None else old for old, new in pairs if new is not old]
         update: dict[str, Any] = {"messages": changed} if changed else {}
         if not self.apply_to_input and redacted:  # nothing runs before the model
             update |= self._mark([*messages[:count], *redacted], count)
         elif self.name not in marks:
-            # Without a message, the mark says that this hook has run.
+            # Without a message, the mark shows that this hook has run.
             update["pii_looked_at"] = {self.name: ["", ""]}
         return update or None
 
@@ -160,7 +160,7 @@ class PIIMiddleware(PayloadFree[PIIState]):
     def before_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Mark new messages as checked.
 
-        Called without `before_agent`, as in a run that was paused before it had this guard, it
+        Without a call of `before_agent`, as in a run paused before the agent had this guard, it
         redacts all messages and returns the whole list of them if one changes.
         """
         marks = state.get("pii_looked_at", {})
@@ -192,7 +192,7 @@ class PIIMiddleware(PayloadFree[PIIState]):
         return _changed(state, messages)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Guard the model that is asked, and redact answers that other layers give themselves."""
+        """Guard the requested model, and redact answers of other layers."""
         marks = cast("PIIState", request.state).get("pii_looked_at", {})
         if self.name not in marks:  # as in `before_model`
             messages = [*map(self.message_guard.redacted, request.messages)]
@@ -219,20 +219,20 @@ class PIIMiddleware(PayloadFree[PIIState]):
         return self._results.redact_result(result) if self.apply_to_tool_results else result
 
     def _covered(self, state: PIIState) -> tuple[list[AnyMessage], int]:
-        """The messages that it guards, and how many of them, from the first, are checked."""
+        """The guarded messages, and the number of checked messages from the first on."""
         last_id, digest = state.get("pii_looked_at", {}).get(self.name, ("", ""))
         messages = list(filter(self.message_guard.covers, state["messages"]))
         count = next((n for n, message in enumerate(messages, 1) if message.id == last_id), 0)
-        # None is, if one of them has been replaced.
+        # None is checked, if one of them has been replaced.
         return messages, count if count and digest_of(messages[:count]) == digest else 0
 
     def _mark(self, messages: Sequence[AnyMessage], count: int) -> dict[str, Any]:
-        """The update that marks messages as checked; as many, from the first, were marked."""
+        """The update to mark messages as checked; as many, from the first, were marked."""
         self.message_guard.forget(messages[count:])
         return {"pii_looked_at": {self.name: [messages[-1].id, digest_of(messages)]}}
 
 
 def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, object] | None:
-    """The update for messages that were redacted outside of a run, where they may have no ids."""
+    """The update for messages redacted outside of a run, where they may have no ids."""
     same = all(new is old for new, old in zip(messages, state["messages"], strict=True))
     return None if same else {"messages": messages}

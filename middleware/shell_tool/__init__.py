@@ -1,8 +1,8 @@
-"""Shell for the model: one session for each run, in a place and within limits set by a policy.
+"""Shell for the model: one session for each run, with the place and the limits of a policy.
 
-A session belongs to a run, not to the middleware: one agent may serve many runs at a time. The
-state holds its key, so that a run that is interrupted and resumed in this process finds its shell
-again. A session ends after the agent. If the run does not get that far, the session ends with the
+A session belongs to a run, not to the middleware: an agent may serve many runs at a time. The
+state holds the key of the session, so a run that is resumed in this process finds its shell
+again. A session ends after the agent. Without that end, the session ends with the
 run's state, or, in a thread that may be resumed, after `idle_timeout`.
 """
 

@@ -1,4 +1,4 @@
-"""The shell middleware: its hooks, its tool, and the validation of its arguments."""
+"""The shell middleware: hooks, tool, and the validation of arguments."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ShellState(AgentState):
 
 # A str takes no weak reference, which `finalize` needs; an instance of a subclass does.
 class _Lease(str):
-    """Session key in a state that nobody can resume; its finalizer discards the session."""
+    """Session key in a state that nobody can resume; the finalizer discards the session."""
 
 
 class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
@@ -66,31 +66,31 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
 
     Working directory, variables and functions stay from one command to the next. The output comes
     back with the exit code, truncated and redacted. A command that takes too long is killed,
-    together with the shell. The next command runs in a new shell, and the model reads what is lost.
-    It reads the same if an earlier shell that it knows is gone: after `exit`, in the next run of a
+    together with the shell. The next command runs in a new shell, and the model reads of the loss.
+    It also reads of the loss of an earlier shell: after `exit`, in the next run of a
     thread, or after a run was resumed in another process.
 
-    A command that is killed or exits with a code other than 0 gives a tool message of status
+    A command that is killed or exits with another code than 0 gives a tool message of status
     "error"; its `artifact` has exit_code, ending, lines, bytes and cut.
 
     Only the policy decides which harm a command can do. The default, HostExecutionPolicy, prevents
     none.
 
     Args:
-        workspace_root: The folder to work in. It is made when the shell starts, with its parents,
-            if it does not exist. None: a temporary one for each run, removed at its end.
+        workspace_root: The folder to work in. A missing folder is made when the shell starts, with
+            its parents. None: a temporary folder for each run, removed at the end.
         startup_commands: Commands to run in each new shell, in order. With them the shell starts
             with the run, otherwise with its first command.
-        shutdown_commands: Commands to run in the shell when the run ends without an error. A
-            failing one is logged.
-        execution_policy: Where the shell runs, and its limits. Default: HostExecutionPolicy().
-        redaction_rules: What to replace in outputs before the model sees them. With strategy
+        shutdown_commands: Commands to run in the shell when the run ends without an error. Failures
+            are logged.
+        execution_policy: Place and limits of the shell. Default: HostExecutionPolicy().
+        redaction_rules: Rules for outputs, applied before the model reads them. With strategy
             "block" the model reads that the output is withheld.
         tool_description: Replaces the default description of the tool.
         tool_name: Name of the tool.
-        shell_command: The shell and its arguments, as a list or as one string. Any POSIX shell
+        shell_command: The shell and its arguments, as a list or as a string. Any POSIX shell
             works. Default: bash.
-        env: Environment variables for the shell, in addition to the few it inherits. A number is
+        env: Environment variables for the shell, besides a few inherited variables. A number is
             converted to text.
         name: Distinguishes several instances; give them different tool names, too.
 
@@ -158,12 +158,12 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
     def before_agent(self, state: ShellState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
         """Create the run's session, and start its shell if there are start-up commands."""
         if left := state.get("shell_sessions", {}).get(self.name):
-            self._sessions.discard(left)  # of an earlier run of this thread that failed
+            self._sessions.discard(left)  # of an earlier, failed run of this thread
         key = uuid4().hex
         starts = self._starts_with_run
         start = self._sessions.submit(key, ShellSupervisor.ensure) if starts else None
         if _thread_id(runtime) is None:
-            # Without a thread nothing resumes the run: its session ends when its state is gone.
+            # Without a thread nothing resumes the run: the session ends with the run's state.
             lease = _Lease(key)
             # Not at exit: `session` ends all sessions with the process.
             finalize(lease, self._sessions.discard, key).atexit = False
@@ -225,7 +225,7 @@ def _parse_settings(owner: Any, policy: object, root: object) -> ShellSettings:
                 f"workspace_root must be the path of a folder, got {root!r}. Leave it out for a "
                 "temporary one."
             )
-        # A file system may be slow. An event loop leaves it to the thread in which a shell starts.
+        # A file system may be slow. An event loop leaves the look to the thread of the shell.
         root = Path(root) if in_event_loop() else folder_at(Path(root))
     shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
     if not isinstance(shell, Sequence) or not shell:

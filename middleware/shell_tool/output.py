@@ -1,4 +1,4 @@
-"""Output of a command: bounded while it is read, and truncated to what the model may see."""
+"""Output of a command: bounded while it is read, and truncated for the model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 KEPT_BYTES = 128 * 1024  # kept of each end of an output, unless a policy asks for more
 
 # Characters next to a gap that are hidden if there are redaction rules: the gap may have cut a
-# secret in two, and no rule recognises half of one. Card numbers, addresses and tokens are shorter.
+# secret in two, and no rule recognises a half. Card numbers, addresses and tokens are shorter.
 EDGE = 4096
 
 Redact = Callable[[str], str]
 
 
 class Output:
-    """Buffer for what a command prints: its first and last `keep` bytes, and its size."""
+    """Buffer for the output of a command: the first and last `keep` bytes, and the size."""
 
     def __init__(self, keep: int = KEPT_BYTES) -> None:
         self._keep = keep
@@ -42,7 +42,7 @@ class Output:
         return self._newlines + (self.size > 0 and not (self._tail or self._head).endswith(b"\n"))
 
     def ends(self) -> tuple[bytes, bytes | None]:
-        """Return the whole output and None, or its beginning and its end if bytes were dropped."""
+        """Return the whole output and None, or the beginning and the end if bytes were dropped."""
         if self.size <= 2 * self._keep:
             return bytes(self._head + self._tail), None
         return bytes(self._head), bytes(self._tail[-self._keep :])
@@ -51,11 +51,11 @@ class Output:
 def truncate_output(
     output: Output, max_lines: int, max_bytes: int | None, redact: Sequence[Redact] = ()
 ) -> tuple[str, bool]:
-    """Return what the model may see of an output, and whether that is less than all of it.
+    """Return the part of an output for the model, and whether the output is longer.
 
     Redaction comes before truncation, so that no cut hides half of a secret from its rule. The
-    middle is left out: the beginning shows what the output is, the end how the command went. With
-    `max_bytes=None` the size is limited only by what was kept.
+    middle is left out: the beginning shows the kind of output, the end the outcome. With
+    `max_bytes=None` only the buffer limits the size.
     """
     first, last = output.ends()
     # Where bytes were dropped, `first` may end and `last` may begin within a character.

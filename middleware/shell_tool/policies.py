@@ -1,6 +1,6 @@
-"""Execution policies: where a shell runs and which limits it has.
+"""Execution policies: place and limits of a shell.
 
-A policy is a value. `launch()` returns the command to start and starts nothing, so that it can be
+A policy is a value. `launch()` returns the command and starts nothing, so a policy can be
 read and tested without Docker, bubblewrap or Codex.
 """
 
@@ -22,15 +22,15 @@ from agent_factory.middleware._shared.validation import check_choice, check_coun
 _WORKSPACE = "/workspace"  # path of the workspace inside a sandbox or container
 _LEAST_MEMORY = 16 * 1024 * 1024  # with less than 16 MiB a shell cannot start most programs
 
-# Environment variables that a shell on the host inherits: none that holds a key or a password.
+# Environment variables that a shell on the host inherits: no keys, no passwords.
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
 # The output is read by a program: no escape codes, and no pager that waits for a key.
 _TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
-# Environment variables of a shell that does not see this machine's home folders.
+# Environment variables of a shell without a view of this machine's home folders.
 _SANDBOX_ENV = {"HOME": "/tmp", "LANG": "C.UTF-8", **_TERMINAL}
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-# What programs need from /etc. The rest, such as /etc/shadow, does not exist in the sandbox.
+# Files of /etc that programs need. The rest, such as /etc/shadow, does not exist in the sandbox.
 _ETC_SYSTEM = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "ssl")
 _ETC_NAMES = ("group", "mime.types", "nsswitch.conf", "passwd", "protocols", "services")
 _ETC_NETWORK = ("hosts", "resolv.conf")
@@ -39,7 +39,7 @@ _SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Launch:
-    """Process to start: the program with its arguments, all of its variables, and its folder."""
+    """Process to start: the program with arguments, all variables, and the folder."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -59,9 +59,9 @@ class ExecutionPolicy(ABC):
         startup_timeout: Seconds the shell may take to answer, and each start-up command may take.
         termination_timeout: Seconds that background processes get at the end of a session,
             between the request to end and being killed.
-        max_output_lines: Lines of an output that the model sees: the first and the last half.
-        max_output_bytes: Bytes of an output that the model sees. None: up to 262,144, which is
-            as much as is kept.
+        max_output_lines: Lines of an output for the model: the first and the last half.
+        max_output_bytes: Bytes of an output for the model. None: up to 262,144, as many as
+            are kept.
         cpu_time_seconds: Seconds of processor time a process may use.
         memory_bytes: Bytes of memory a process may use.
         max_processes: Processes that may run at a time. None: any number.
@@ -100,21 +100,21 @@ class ExecutionPolicy(ABC):
 
         Args:
             shell: The shell and its arguments.
-            workspace: The folder it works in.
-            env: Environment variables that the user adds.
-            token: A word that is unique to this shell.
+            workspace: The folder to work in.
+            env: Environment variables of the user.
+            token: A unique word for this shell.
         """
 
     def spawn(
         self, *, workspace: Path, env: Mapping[str, str], command: Sequence[str]
     ) -> subprocess.Popen[str]:
-        """Start a process in the way of this policy, for programs that read and write it.
+        """Start a process in the way of this policy, for programs with their own input and output.
 
         ShellToolMiddleware does not use it. The number of processes is not watched here, and
-        `launch()` says what is to run after the process.
+        `launch()` has the command to run after the process.
 
         Args:
-            workspace: The folder it works in.
+            workspace: The folder to work in.
             env: Environment variables to add.
             command: The program and its arguments, such as a shell.
 
@@ -158,7 +158,7 @@ class ExecutionPolicy(ABC):
 
 @dataclass(frozen=True)
 class HostExecutionPolicy(ExecutionPolicy):
-    """Runs the shell on this machine, as this user, and does not confine it to its folder.
+    """Runs the shell on this machine, as this user, without confining the shell to its folder.
 
     The model may read, write and connect to everything that this user may. Use this policy where
     the process already runs in a container or a virtual machine. Only environment variables are
@@ -191,13 +191,13 @@ class HostExecutionPolicy(ExecutionPolicy):
 class CodexSandboxExecutionPolicy(ExecutionPolicy):
     """Runs the shell in the sandbox of the Codex CLI: Seatbelt, or Landlock and seccomp.
 
-    The Codex configuration decides what the shell may read, write and connect to;
-    `config_overrides` changes it. Environment variables and limits are those of
+    The Codex configuration decides about reading, writing and connections;
+    `config_overrides` changes the configuration. Environment variables and limits are as in
     HostExecutionPolicy.
 
     Args:
         binary: The program.
-        platform: "auto" runs `codex sandbox`, which detects its platform (0.145 and newer);
+        platform: "auto" runs `codex sandbox`, which detects the platform (0.145 and newer);
             "linux" and "macos" name it, as older versions require.
         config_overrides: Settings by name, such as
             {"default_permissions": ":workspace"} or {"sandbox_mode": "workspace-write"}. Each is
@@ -247,7 +247,7 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
     The sandbox has this machine's programs, read-only; the workspace as /workspace, writable; an
     empty /tmp; only its own processes, in a /proc that is read-only; and no network. Nothing else
     of the machine is visible: no home folders, no /etc/shadow, none of this process's environment
-    variables. The shell has no capabilities, even if root starts it, and it ends with this process,
+    variables. The shell has no capabilities, even if root starts it, and ends with this process,
     however this process ends.
 
     The system must let this user create namespaces; many containers do not. The kernel is the
@@ -259,7 +259,7 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
     Args:
         binary: The program.
         network_enabled: Let the shell use this machine's network.
-        read_only_paths: More files and folders of this machine that the shell may read. They keep
+        read_only_paths: More files and folders of this machine for the shell to read. They keep
             their paths.
         tmpfs_bytes: Size of /tmp and of /dev/shm, in bytes. Files there use memory.
 
@@ -332,7 +332,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
 
     Args:
         binary: The program; `podman` takes the same arguments.
-        image: The image. It must have bash, or the shell that `shell_command` names; the default
+        image: The image. It must have bash, or the shell of `shell_command`; the default
             has bash and Python.
         remove_container_on_exit: Remove the container when its shell ends.
         network_enabled: Let the shell use the network.
@@ -340,7 +340,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
         cpus: How many processors the container may use, such as 1.5. None: all.
         read_only_rootfs: Make the image's files read-only; /tmp stays writable.
         user: User who runs the shell, as in `docker run --user`. None: the image's user, usually
-            root, who then owns the files it writes to the workspace.
+            root, who then owns new files in the workspace.
 
     Raises:
         ValueError: A string is empty, or a number is invalid.

@@ -1,7 +1,7 @@
 """One shell process: started, sent commands one after another, and ended.
 
 The shell reads commands from its input. After each command it prints an end marker, which holds
-the exit code and a random token that no output can contain by chance.
+the exit code and a random token, which no output contains by chance.
 
 On Linux each shell has a parent process, subreaper.py, which adopts the orphans of the shell. So
 the processes of a shell are the descendants of that process, which /proc lists. Without a Python
@@ -34,7 +34,7 @@ from .policies import Launch
 POLL = 0.02  # seconds between two checks of the clock, of cancellation and of the process number
 # First line a shell reads: errors go to the output, and descriptor 9 is for the end markers.
 _SETUP = b"exec 9>&1 2>&1\n"
-# The record separator. A shell that echoes its input shows it as "\036", not as this byte.
+# The record separator. A shell with an echo shows "\036" in place of this byte.
 _CONTROL = b"\x1e"
 _CHUNK = 1 << 16  # bytes read at a time
 _LAST_BYTES = 1 << 20  # bytes that are still read after a shell was killed
@@ -43,7 +43,7 @@ _PROC = "/proc"
 _KILL_TIMEOUT = 5.0  # seconds; a process that outlives this hangs in the kernel
 _REAP_TIMEOUT = 10.0  # seconds for a killed process to go, and for the cleanup program
 
-# What runs a shell below a process that adopts its orphans; empty where there is no such thing.
+# Command to run a shell below a process that adopts the orphans; empty where there is none.
 _SUBREAPER: tuple[str, ...] = ()
 if sys.platform == "linux" and sys.executable and not getattr(sys, "frozen", False):
     # -I and -S ignore the environment and site-packages, and save time at the start.
@@ -87,7 +87,7 @@ def encode_command(command: str, token: str, status: int = 0) -> bytes:
 
 
 def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
-    """Return what is certainly output, what follows or may begin the end marker, and its code."""
+    """Return the certain output, the rest with or without the end marker, and the exit code."""
     opening = _CONTROL + token.encode() + b":"
     before, mark, rest = data.partition(opening)
     if mark:

@@ -1,6 +1,6 @@
 """Say something to an agent while it runs, and stop it, with a saver and without a service.
 
-`sending` puts what is sent into the mailbox of a thread; `middleware` reads it there.
+`sending` puts messages into the mailbox of a thread; `middleware` reads the mailbox.
 """
 
 from agent_factory.middleware._shared.mailbox import STEERING_READ, RunMailbox, mailbox_of_run

@@ -1,4 +1,4 @@
-"""SteeringMiddleware: reads what is sent to an agent while it runs."""
+"""SteeringMiddleware: reads messages to an agent during a run."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ CANCELLED: Final = "Cancelled: the user stopped the run before this call had a r
 
 
 class SteeringState(AgentState):
-    """State of an agent that can be steered.
+    """State of an agent under steering.
 
     Attributes:
-        steering_read: Ids of the entries of the mailbox that this thread has read.
+        steering_read: Ids of the entries of the mailbox read by this thread.
     """
 
     steering_read: NotRequired[Annotated[list[str], PrivateStateAttr]]
@@ -51,11 +51,11 @@ class SteeringState(AgentState):
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What was sent to an agent and is not read yet. True if a tool may want to end early for it.
+    """Unread messages to an agent. True if a tool may want to end early for them.
 
     Attributes:
-        messages: Those of `steer`, which the next call of the model reads, in order.
-        follow_ups: Those of `follow_up`, which are read when the run would end, in order.
+        messages: Messages of `steer` for the next call of the model, in order.
+        follow_ups: Messages of `follow_up` for the end of the run, in order.
         cancelled: Whether the run was cancelled.
 
     >>> bool(Unread(cancelled=True)), bool(Unread())
@@ -71,26 +71,26 @@ class Unread:
 
 
 class SteeringMiddleware(PayloadFree[SteeringState]):
-    """Lets people say something to an agent while it runs, and stop it, with a saver alone.
+    """Lets people say something to an agent during a run, and stop the run, with a saver alone.
 
     `steer`, `follow_up` and `cancel` send from another thread or process. The agent looks before
-    each call of the model, before each tool call, and when it would end:
+    each call of the model, before each tool call, and at the end of the run:
 
-    - A message of `steer` is read at the next call of the model, after the results of its tools.
-      If the model has just given its answer, the model is called again.
-    - A message of `follow_up` is read when the run would end; the run goes on with it. Several are
-      read one by one, each when the one before it is answered.
-    - A cancelled run ends: tools that run are left to end, calls that have not begun are answered,
-      and a message says that the run was cancelled. Messages that wait stay for the next run.
+    - A message of `steer` is read at the next call of the model, after the results of tools.
+      After a last answer of the model, the model is called again.
+    - A message of `follow_up` is read at the end of the run, which goes on. Several messages are
+      read one after the other, each after the answer to the message before.
+    - A cancelled run ends: running tools are left to end, calls before their start are answered,
+      and a message says that the run was cancelled. Waiting messages stay for the next run.
 
-    What was read is noted in the state, in the same checkpoint as the messages. So a run that is
-    killed and resumed reads each message once. A fork from an earlier checkpoint does not have what
-    was sent after that checkpoint, and is not cancelled by it.
+    Read messages are noted in the state, in the checkpoint with the messages. So a run that is
+    killed and resumed reads each message once. A fork from an earlier checkpoint does not have
+    messages sent after that checkpoint, nor a later cancellation.
 
-    It belongs before all that reads messages of the user, so that these are cleaned and counted.
+    Put it before all readers of user messages, so that these messages are cleaned and counted.
 
     Args:
-        name: The name of this instance. An agent has one mailbox, so it needs one instance.
+        name: The name of this instance. An agent has a single mailbox, so it needs one instance.
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
@@ -116,9 +116,9 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
 
     @flow_hook
     def before_agent(self, state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
-        """Note what is not for this run as read: earlier cancellations, entries of other branches.
+        """Note entries for other runs as read: earlier cancellations, entries of other branches.
 
-        A message that a fork would not read must not wait in it.
+        A message that a fork would not read must not wait there.
         """
         entries = yield from unseen(state, runtime, "steer", "follow_up", "cancel")
         info = runtime.execution_info
@@ -130,7 +130,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
     @flow_hook
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: SteeringState, runtime: Runtime[Any]) -> Flow[Update]:
-        """Add the messages that wait, or end a run that was cancelled."""
+        """Add the waiting messages, or end a cancelled run."""
         entries = yield from unseen(state, runtime, "steer", "cancel")
         if cancellations := entries.of("cancel"):
             set_reason("the run was cancelled")
@@ -154,11 +154,11 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
         entries = yield from unseen(state, runtime, "steer", "follow_up", "cancel")
         if entries.of("cancel"):
             return None
-        # It came while the model gave its last answer. The hook before the model reads it.
+        # The message came during the last answer of the model. The hook before the model reads it.
         if entries.of("steer"):
             set_reason("a message waits")
             return {"jump_to": "model"}
-        # One by one: a person who sends two expects two answers.
+        # One after the other: a person who sends two messages expects two answers.
         follow_ups = entries.of("follow_up")[:1]
         if not (noted := _noted(state, follow_ups, entries)) or not follow_ups:
             return noted
@@ -166,7 +166,7 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
         return {**noted, "messages": _messages(follow_ups), "jump_to": "model"}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
-        """Answer the call of a run that was cancelled; its tool does not run."""
+        """Answer the call of a cancelled run without running the tool."""
         entries = yield from unseen(request.state, request.runtime, "cancel")
         if entries.of("cancel"):
             set_reason("the run was cancelled")
@@ -176,16 +176,16 @@ class SteeringMiddleware(PayloadFree[SteeringState]):
 
 
 def unread(runtime: ToolRuntime[Any, Any]) -> Unread:
-    """What waits for the agent that has called a tool, so that a long tool can end early.
+    """Unread messages to the agent around a tool, so that a long tool can end early.
 
-    It reads nothing: the messages stay for the next call of the model.
+    Nothing is read: the messages stay for the next call of the model.
 
     Args:
-        runtime: The runtime that the tool gets, as its parameter `runtime: ToolRuntime`.
+        runtime: The runtime of the tool, from its parameter `runtime: ToolRuntime`.
 
     Returns:
-        What waits. It is false without a saver, and in an agent without SteeringMiddleware nothing
-        ever waits.
+        The unread messages. False without a saver, and always false in an agent without
+        SteeringMiddleware.
 
     >>> from langgraph.prebuilt import ToolRuntime
     >>> def crawl(pages: int, runtime: ToolRuntime) -> str:
@@ -213,7 +213,7 @@ def _look(runtime: ToolRuntime[Any, Any]) -> Flow[Unread]:
 
 
 def _noted(state: SteeringState, entries: Sequence[Entry], unseen: Unseen) -> Update:
-    """An update that notes entries as read, and those of other branches; None without any."""
+    """An update with the read entries, and the entries of other branches; None without any."""
     ids = [entry.id for entry in (*entries, *unseen.elsewhere)]
     return {STEERING_READ: [*(state.get(STEERING_READ) or ()), *ids]} if ids else None
 

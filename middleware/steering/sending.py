@@ -1,4 +1,4 @@
-"""Send something to an agent while it runs: a message, a follow-up, a cancellation."""
+"""Send something to an agent during a run: a message, a follow-up, a cancellation."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from .middleware import Kind
 
 
 def steer(agent: object, config: RunnableConfig, message: str | HumanMessage) -> str:
-    """Send a message to an agent, which reads it at its next call of the model, exactly once.
+    """Send a message to an agent, which reads it at the next call of the model, exactly once.
 
-    Call it from any thread or process that has an agent with the same saver. Messages are read in
-    the order in which they arrive, after the results of the tools. If no run is going on, the next
+    Call it from any thread or process with an agent on the same saver. Messages are read in
+    the order of arrival, after the results of the tools. Without a run under way, the next
     run of the thread reads them.
 
     Args:
         agent: An agent with SteeringMiddleware and a checkpointer, or the graph around it.
         config: A config with the `thread_id`. For an agent inside of another graph, also with the
-            `checkpoint_ns` of that agent. With a `checkpoint_id`, the message belongs to that
-            checkpoint and to what follows it; without, to the newest.
+            `checkpoint_ns` of the inner agent. With a `checkpoint_id`, the message belongs to that
+            checkpoint and its descendants; without, to the newest.
         message: A text, or a HumanMessage.
 
     Returns:
-        The id that the message will have in the thread.
+        The id of the message in the thread.
 
     Raises:
-        ArgumentError: The agent has no SteeringMiddleware, or the message is not one of the user.
+        ArgumentError: The agent has no SteeringMiddleware, or the message is not a user's.
         NoThread: The agent has no checkpointer, the config no `thread_id`, or the thread no
-            checkpoint, also half a second later: a run that has just begun stores its first one.
+            checkpoint, also half a second later: a new run stores its first one soon.
         Exception: A guard of the agent refuses the message, such as PIIMiddleware with "block".
 
     >>> from agent_factory import create_agent
@@ -68,11 +68,11 @@ async def asteer(agent: object, config: RunnableConfig, message: str | HumanMess
 
 
 def follow_up(agent: object, config: RunnableConfig, message: str | HumanMessage) -> str:
-    """Send a message that an agent reads when its run would end; the run goes on with it.
+    """Send a message for the end of the run; the run goes on with it.
 
-    A run would end when the model answers without tool calls, or with the structured answer.
-    Several are read one by one, each when the one before it is answered. A run that ends otherwise,
-    at a limit for example, leaves them for the next run; so does one that has ended already.
+    A run is about to end when the model answers without tool calls, or with the structured answer.
+    Several messages are read one after the other, each after the answer before. A run that ends
+    otherwise, at a limit for example, leaves them for the next run; so does an ended run.
 
     Args:
         agent: As in `steer`.
@@ -80,7 +80,7 @@ def follow_up(agent: object, config: RunnableConfig, message: str | HumanMessage
         message: As in `steer`.
 
     Returns:
-        The id that the message will have in the thread.
+        The id of the message in the thread.
 
     Raises:
         ArgumentError: As `steer`.
@@ -97,9 +97,9 @@ async def afollow_up(agent: object, config: RunnableConfig, message: str | Human
 def cancel(agent: object, config: RunnableConfig) -> None:
     """End the run of a thread at its next step.
 
-    Tools that run are left to end, and calls that have not begun are answered as cancelled. The
-    last message of the thread says that the run was cancelled. A run that is paused, or whose
-    process died, ends when it is resumed. A later run is not cancelled.
+    Running tools are left to end, and calls before their start are answered as cancelled. The
+    last message of the thread says that the run was cancelled. A paused run, or a run of a dead
+    process, ends when it is resumed. A later run is not cancelled.
 
     Args:
         agent: As in `steer`.
@@ -141,10 +141,10 @@ def _send(agent: Any, config: RunnableConfig, kind: Kind, content: Any = None) -
 
 
 def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
-    """Return the mailbox of an agent in a thread, and the checkpoint that the config names."""
+    """Return the mailbox of an agent in a thread, and the checkpoint of the config."""
     configurable = thread_config(agent, config)["configurable"]
     namespace = configurable.get("checkpoint_ns") or ""
-    # An agent inside of another graph may have a middleware that this one does not have.
+    # An agent inside of another graph may have a middleware unknown here.
     if not namespace and STEERING_READ not in agent.channels:
         raise ArgumentError(
             f"agent {agent.name!r}" if agent.name else "the agent",
