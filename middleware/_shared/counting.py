@@ -37,7 +37,7 @@ def attempt(runtime: object) -> Iterator[Notes]:
 
 @contextmanager
 def tool_attempt(request: ToolCallRequest, message: AIMessage | None) -> Iterator[Notes]:
-    """Begin an attempt of a call that a message makes.
+    """Begin an attempt of a call in a message.
 
     Of its notes, "again" are the repeated attempts in the turn, and "before" says how the last
     attempt of this call ended, for the text of a refusal. A limit sets "has_run" if the attempt has

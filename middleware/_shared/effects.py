@@ -1,4 +1,4 @@
-"""Runtime of a tool that runs once, as the tool and the layers around it see it."""
+"""Runtime of a tool that runs once, for the tool and the layers around it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class EffectRuntime(ToolRuntime[Any, Any]):
     idempotency_key: str = ""  # of the record
     on_unknown: OnUnknown = "fail"
     end: Callable[..., Flow[None]] | None = None  # records a result, or None and an exception
-    is_left: bool = False  # to the job of a background tool, which records how it ends
+    is_left: bool = False  # to the job of a background tool, which records its own end
 
 
 class Recording(NamedTuple):
-    """Store for the effects of a run; `run` is None if each thread names its own."""
+    """Store for the effects of a run; `run` is None if each thread names its run."""
 
     store: Any  # an EffectStore
     run: str | None
@@ -40,7 +40,7 @@ recording_here: ContextVar[Recording | None] = ContextVar("effects_of_run", defa
 
 
 def leave_effect(runtime: ToolRuntime[Any, Any]) -> Callable[..., Flow[None]] | None:
-    """Return what records how a call ends, for its job; None if its effect is not recorded."""
+    """Return a function that records the end of a call, for a job; None without a record."""
     recording = recording_here.get()
     effect = recording and recording.call
     if effect is None or _place(effect) != _place(runtime):

@@ -1,4 +1,4 @@
-"""Exceptions as text, and the functions and exception types that users pass to handle them."""
+"""Exceptions as text, and the functions and exception types of users to handle them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ page of a web server does not, and would fill the context window at every failur
 
 
 def format_error(error: Exception) -> str:
-    """The type of an exception and the beginning of its text, without a traceback."""
+    """The type of an exception and the beginning of the text, without a traceback."""
     kind = type(error).__name__
     try:
         text = str(error).strip()
@@ -36,7 +36,7 @@ _NOT_SENT = re.compile(r"(Connect|Pool)Timeout(Error)?$|ConnectionTimeoutError$"
 
 
 def is_timeout(kind: type[BaseException]) -> bool:
-    """Return True if exceptions of a type mean that an answer did not come in time.
+    """Return True if exceptions of a type mean an answer that did not come in time.
 
     Types are recognized by name, so that no client library needs to be imported: `TimeoutError`,
     `httpx.ReadTimeout`, `requests.Timeout`, `openai.APITimeoutError`, `subprocess.TimeoutExpired`.
@@ -52,7 +52,7 @@ UNKNOWN_ADVICE = "Find that out before you make it again, or say that it is unce
 
 
 def outcome_unknown(error: BaseException) -> bool:
-    """Return True if a call that raised may have run: by timeout, cancellation or a bad result."""
+    """Return True if a failed call may have run: by timeout, cancellation or a bad result."""
     if isinstance(error, GeneratorExit) and error.__context__ is not None:
         error = error.__context__  # the control flow because of which a flow is closed
     if isinstance(error, BadReturn) or not isinstance(error, Exception):
@@ -69,12 +69,12 @@ def is_async(function: object) -> bool:
 
 
 def is_sync_function(value: object) -> bool:
-    """Return True if a value is a function that is called without `await`; not for classes."""
+    """Return True for a function to call without `await`; not for classes."""
     return callable(value) and not isinstance(value, type) and not is_async(value)
 
 
 def are_exception_types(value: object) -> bool:
-    """Return True if a value is an exception type, or a tuple of them, that a layer may handle."""
+    """Return True for an exception type, or a tuple of them, that a layer may handle."""
     kinds = value if isinstance(value, tuple) else (value,)
     return bool(kinds) and all(
         isinstance(kind, type)
@@ -87,10 +87,10 @@ def are_exception_types(value: object) -> bool:
 class FailureRecorder:
     """Collects the failures that layers further in report to the model, within a `with` block.
 
-    A layer further out could not know of them otherwise: it receives a message, no exception.
+    A layer further out would not know of them: it receives a message, no exception.
     """
 
-    errors: dict[str | None, Exception]  # by the id of the tool call that failed
+    errors: dict[str | None, Exception]  # by the id of the failed tool call
 
     def __enter__(self) -> FailureRecorder:
         self.errors = {}
@@ -105,7 +105,7 @@ _recorder: ContextVar[FailureRecorder | None] = ContextVar("failure_recorder", d
 
 
 def record_failure(call_id: str | None, error: Exception) -> None:
-    """Let the layer that records failures know of one that is reported to the model."""
+    """Let the recording layer know of a failure that is reported to the model."""
     if (recorder := _recorder.get()) is not None:
         recorder.errors[call_id] = error
 

@@ -36,10 +36,10 @@ _TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
 def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse]:
-    """Ask the model to answer without tools; tool calls it makes anyway are dropped.
+    """Ask the model to answer without tools; tool calls in the answer are dropped.
 
-    A structured answer may still be given; `asks_for_retry` says whether the model must be asked
-    for it once more. The reason is half a sentence: "3 of 3 searches are used up".
+    A structured answer may still be given; `asks_for_retry` tells whether the model must be asked
+    once more. The reason is half a sentence: "3 of 3 searches are used up".
     """
     last_request = final_request(request, reason)
     if request.response_format is None:  # otherwise, a call may be the answer
@@ -52,7 +52,7 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
 def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
     """The request for an answer without tools."""
     messages = request.messages
-    # Not written to the thread. A layer further out may have added it already; one is enough.
+    # Not written to the thread. A layer further out may have added the message already.
     if not any(m.additional_kwargs.get("lc_source") == "final_answer" for m in messages):
         text, kwargs = _INSTRUCTION.format(reason=reason), {"lc_source": "final_answer"}
         messages = [*messages, HumanMessage(text, additional_kwargs=kwargs)]
@@ -70,7 +70,7 @@ def _with_text(reason: str) -> Flow[None]:
     text, last, fallback = "", None, _STOP_TEXT.format(reason=reason)
     while (chunk := (yield NextChunk())) is not None:
         text, last = text + chunk.text, chunk
-        if not (text or isinstance(chunk, AIMessageChunk)):  # it is the whole answer
+        if not (text or isinstance(chunk, AIMessageChunk)):  # the whole answer
             metadata = {**chunk.response_metadata, NO_ANSWER: True}
             chunk = chunk.model_copy(update={"content": fallback, "response_metadata": metadata})
         yield chunk
@@ -84,7 +84,7 @@ def final_response(
     request: ModelRequest[Any], response: ModelResponse, reason: str
 ) -> ModelResponse:
     """The response to a `final_request`, without tool calls; the reason replaces an empty text."""
-    # An error result only says that a tool call did not run; the call is dropped with it.
+    # An error result only reports a skipped tool call; the call is dropped as well.
     messages: list[Any] = [
         message
         for message in response.result
@@ -104,7 +104,7 @@ def final_response(
 
 
 def final_message(reason: str, *, source: str = "") -> AIMessage:
-    """The message that ends a run without another call of the model; `source` marks it."""
+    """The message at the end of a run, without another call of the model; `source` marks it."""
     kwargs = {"lc_source": source} if source else {}
     return AIMessage(_STOP_TEXT.format(reason=reason), additional_kwargs=kwargs)
 
@@ -112,7 +112,7 @@ def final_message(reason: str, *, source: str = "") -> AIMessage:
 def used_up(
     what: str, thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
 ) -> str:
-    """The limits that are reached, as half a sentence; empty if none is."""
+    """The reached limits, as half a sentence; empty without any."""
     scopes = (("thread", thread_count, thread_limit), ("run", run_count, run_limit))
     return " and ".join(
         f"{count} of {limit} {what} are used up in this {scope}"
@@ -131,7 +131,7 @@ def _is_about_structured_output(message: BaseMessage) -> bool:
 
 
 def _without_open_calls(message: BaseMessage, answered_ids: set[str], reason: str) -> BaseMessage:
-    """The message without unanswered calls; answered ones belong to a structured answer."""
+    """The message without unanswered calls; answered calls belong to a structured answer."""
     if not isinstance(message, AIMessage):
         return message
     calls = [call for call in message.tool_calls if call["id"] in answered_ids]
@@ -144,8 +144,8 @@ def _without_open_calls(message: BaseMessage, answered_ids: set[str], reason: st
         return message.model_copy(update={"content": fallback})
     content: Any = message.content
     if not isinstance(content, str):
-        # Only text and the blocks of answered calls stay: providers reject reasoning that is not
-        # followed by the call it led to.
+        # Only text and the blocks of answered calls stay: providers reject reasoning without
+        # the call that follows it.
         content = [
             block
             for block in content

@@ -11,10 +11,10 @@ V = TypeVar("V")
 
 
 class IdentityMap(Generic[V]):
-    """Values for objects, each of which ends with its object.
+    """Values for objects; each value ends with its object.
 
-    A tool that is made for a request may close over what belongs to that. A value that refers to
-    its object would keep it. Of more values than `size`, the oldest is dropped.
+    A tool that is made for a request may close over the request. A value with a reference to
+    its object would keep the object. Of more values than `size`, the oldest is dropped.
     """
 
     def __init__(self, size: int) -> None:
@@ -26,7 +26,7 @@ class IdentityMap(Generic[V]):
 
     def get(self, key: object) -> V | None:
         """Return the value of an object, or None."""
-        # An id passes to another object when its first one is gone, so the object itself is
+        # An id passes to another object after the first object is gone, so the object itself is
         # compared.
         reference, strong_key, value = self._entries.get(id(key), (None, None, None))
         return value if (strong_key if reference is None else reference()) is key else None
@@ -38,7 +38,7 @@ class IdentityMap(Generic[V]):
             reference = ref(key, partial(self._entries.pop, id(key)))
             self._entries[id(key)] = reference, None, value
         except TypeError:
-            # A dict takes no weak reference. It is kept until others push it out.
+            # A dict takes no weak reference, and is kept until newer objects push it out.
             self._entries[id(key)] = None, key, value
         if len(self._entries) > self._size:
             self._entries.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Functions and flows in the form that `Invoke` takes, in threads, as tools and as hooks."""
+"""Functions and flows in the form for `Invoke`, in threads, as tools and as hooks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Update = dict[str, Any] | None
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function in the form that `Invoke` takes; async runs call a plain one in a thread."""
+    """A function in the form for `Invoke`; async runs call a plain function in a thread."""
 
     function: Callable[..., Any]
     name: str = "function"  # in the error of a sync run for a coroutine function
@@ -70,8 +70,8 @@ def in_event_loop() -> bool:
 def in_thread(function: Callable[[], T], name: str) -> Future[T]:
     """Call a function in a thread of this name, for which the end of the process does not wait."""
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from here on, nobody can cancel it
-    # LangGraph keeps the run in context variables, which a new thread does not have.
+    future.set_running_or_notify_cancel()  # from here on, nobody can cancel the future
+    # LangGraph keeps the run in context variables, which a new thread lacks.
     context = copy_context()
 
     def target() -> None:
@@ -88,12 +88,12 @@ def in_thread(function: Callable[[], T], name: str) -> Future[T]:
 
 @dataclass(frozen=True, slots=True)
 class InOwnGraph:
-    """A flow in a graph, whose checkpoint holds what the flow returned and for which key."""
+    """A flow in a graph, whose checkpoint holds the flow's result and key."""
 
     flow: Callable[[], Flow[object]]
 
     def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
-        # A graph that is resumed gets the key of its first call, which may have been for another
+        # A resumed graph gets the key of its first call, possibly of another
         # flow.
         @entrypoint()
         def settle(key: object) -> dict[str, object]:
@@ -112,15 +112,15 @@ class InOwnGraph:
 def once_per_task(
     key: list[str], flow: Callable[[], Flow[T]], outside: Exception | None = None
 ) -> Flow[T]:
-    """Run a flow once in a task, also if the task is interrupted after it and then resumed.
+    """Run a flow once in a task, also if the task is interrupted later and then resumed.
 
-    What decides whether a person is asked must be the same when the answer comes: what a model
-    says, or what a store holds, may have changed by then. The key says what the flow is about.
+    The reason to ask a person must be the same when the answer comes: answers of a model and
+    contents of a store may have changed by then. The key identifies the subject of the flow.
     A flow that interrupts raises an error `outside` of an agent, where no task is paused.
     """
     while True:
-        # In a task that is resumed, a graph that has ended returns its old state, or that of
-        # another graph which was called before. The next one has another namespace.
+        # In a resumed task, an ended graph returns its old state, or the state of
+        # another graph called before. The next graph has another namespace.
         entry = yield Invoke(InOwnGraph(flow), key)
         if outside is not None and "__interrupt__" in entry:
             raise outside
@@ -130,7 +130,7 @@ def once_per_task(
 
 
 def tool_of(flow: Callable[..., Flow[Any]], *texts: Any, **settings: Any) -> StructuredTool:
-    """A tool whose work is a flow; `texts` are its name and its description, if it has its own."""
+    """A tool whose work is a flow; `texts` are a name and a description, if given."""
 
     @wraps(flow)
     def call(*args: Any, **kwargs: Any) -> Any:

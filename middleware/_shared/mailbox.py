@@ -1,14 +1,14 @@
-"""Mailbox of a thread: what was sent to its agent, kept by the saver next to the thread.
+"""Mailbox of a thread: messages to its agent, kept by the saver next to the thread.
 
-SteeringMiddleware reads there what people send, and BackgroundMiddleware the results of its jobs.
+SteeringMiddleware reads there the messages of people, and BackgroundMiddleware results of jobs.
 
-It is one checkpoint in a namespace that no graph has, so that the history of the thread does not
-show it and `delete_thread` deletes it. Each entry is a write to that checkpoint by a task that
-nothing else has, so that no sender overwrites what another one has sent. Nothing is ever removed:
-what a thread has read is noted in its state, together with the messages.
+The mailbox is a checkpoint in a namespace without a graph, so the history of the thread does not
+show it and `delete_thread` deletes it. Each entry is a write to that checkpoint by a separate
+task, so no sender overwrites the entry of another sender. Nothing is ever removed:
+the state notes the entries read by the thread, together with the messages.
 
-An entry belongs to the branch of the thread that was the newest when it was sent. A fork from an
-earlier checkpoint does not have it, just as it does not have later messages of the thread.
+An entry belongs to the branch of the thread that was the newest at its sending. A fork from an
+earlier checkpoint does not have the entry, just as it lacks later messages of the thread.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ WAITS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What was sent to an agent."""
+    """An entry of a mailbox, for an agent."""
 
-    id: str  # that of its message, too
-    kind: str  # how it was sent
-    # One more than the highest that the sender has seen. So an entry follows all that were stored
-    # before it was sent, whatever the clocks of their senders say.
+    id: str  # of the message, too
+    kind: str  # the way of sending
+    # One more than the highest number known to the sender. So an entry follows all entries stored
+    # before, whatever the clocks of their senders say.
     number: int
-    after: str  # the newest stored checkpoint of the thread when it was sent
+    after: str  # the newest stored checkpoint of the thread at the sending
     message: HumanMessage | None = None  # None for a cancellation
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of a saver in the form that `Invoke` takes."""
+    """A method of a saver in the form for `Invoke`."""
 
     saver: BaseCheckpointSaver[Any]
     name: str
@@ -92,7 +92,7 @@ class Mailbox:
 
     saver: BaseCheckpointSaver[Any]
     thread: str
-    agent: str = ""  # its namespace in the thread; empty for the outermost graph
+    agent: str = ""  # the namespace in the thread; empty for the outermost graph
 
     @property
     def _place(self) -> dict[str, str]:
@@ -100,10 +100,10 @@ class Mailbox:
         return {"thread_id": self.thread, "checkpoint_ns": namespace}
 
     def checkpoint(self, id: str = "", waits: Sequence[float] = ()) -> Flow[CheckpointTuple | None]:
-        """Return a checkpoint of the agent, the newest without an id; None if it is not stored.
+        """Return a checkpoint of the agent, the newest without an id; None if not stored.
 
-        `waits` are seconds to wait, one after the other, while it is not stored: by default,
-        LangGraph stores a checkpoint while the next step runs.
+        `waits` are seconds to wait, one after the other, for a checkpoint: by default,
+        LangGraph stores it while the next step runs.
         """
         place = {"thread_id": self.thread, "checkpoint_ns": self.agent}
         place |= {"checkpoint_id": id} if id else {}
@@ -127,7 +127,7 @@ class Mailbox:
     def post(
         self, kind: str, after: str, message: HumanMessage | None = None, id: str = ""
     ) -> Flow[str]:
-        """Add an entry, and return its id: a new one, or `id`, which no other entry may have."""
+        """Add an entry, and return the id: a new id, or `id`, which must be unique."""
         place = self._place
         if (entries := (yield from self.entries())) is None:
             # Several senders may do this at once: they store the same.
@@ -148,7 +148,7 @@ class Mailbox:
     def ancestors(
         self, current: str, oldest: str, waits: Sequence[float]
     ) -> Flow[tuple[set[str], str]]:
-        """Return the ids of the checkpoints from which one was made, back to the time of another.
+        """Return the ids of the ancestors of a checkpoint, back to the time of another.
 
         With them comes the oldest id whose own ancestors are not known; empty if all are known. Ids
         of checkpoints sort by time.
@@ -171,7 +171,7 @@ class Mailbox:
 
 
 def mailbox_of(config: RunnableConfig) -> Mailbox | None:
-    """Return the mailbox of the agent that a node of this config belongs to; None without one."""
+    """Return the mailbox of the agent around a node, by the node's config; None without one."""
     if (saver := saver_of(config)) is None:
         return None
     namespace = "|".join(graph_namespace(config))
@@ -179,7 +179,7 @@ def mailbox_of(config: RunnableConfig) -> Mailbox | None:
 
 
 def admitted(guards: Any, message: HumanMessage) -> tuple[HumanMessage, Exception | None]:
-    """Return a message as an agent or its guards let it be stored, and the error that it causes."""
+    """Return a message in the form allowed by an agent or guards, and the resulting error."""
     if not hasattr(guards, "admit"):  # such as a graph around agents
         return message, None
     update, error = guards.admit({"messages": [message]})
@@ -187,7 +187,7 @@ def admitted(guards: Any, message: HumanMessage) -> tuple[HumanMessage, Exceptio
 
 
 class RunMailbox(Protocol):
-    """Messages for one run that are kept outside of the saver. A service has them in its queue.
+    """Messages for a run that are kept outside of the saver. A service has them in its queue.
 
     In async runs the method is called in a thread.
     """
@@ -197,7 +197,7 @@ class RunMailbox(Protocol):
         """The id of the run's thread."""
 
     def messages(self) -> Mapping[str, HumanMessage]:
-        """The messages that wait, in order, by the ids that the thread notes when it reads them."""
+        """The waiting messages, in order, by the ids that the thread notes when it reads them."""
 
 
 _mailbox: ContextVar[RunMailbox | None] = ContextVar("mailbox_of_run", default=None)
@@ -205,10 +205,10 @@ _mailbox: ContextVar[RunMailbox | None] = ContextVar("mailbox_of_run", default=N
 
 @contextmanager
 def mailbox_of_run(mailbox: RunMailbox) -> Iterator[None]:
-    """Let the agent that runs within the block read messages from a mailbox, as those of `steer`.
+    """Let the agent in the block read messages from a mailbox, as messages of `steer`.
 
-    It is for the outermost agent of the mailbox's thread. What was sent to the saver of that thread
-    is not read in the block.
+    Applies to the outermost agent of the mailbox's thread. Messages in the saver of that thread
+    are not read in the block.
 
     Args:
         mailbox: The messages for the run.
@@ -240,22 +240,22 @@ def mailbox_of_run(mailbox: RunMailbox) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Entries that an agent has not read, in order."""
+    """Unread entries of an agent, in order."""
 
-    here: Sequence[Entry] = ()  # of its branch of the thread
+    here: Sequence[Entry] = ()  # of the agent's branch of the thread
     elsewhere: Sequence[Entry] = ()  # of other branches
 
     def of(self, kind: str) -> list[Entry]:
-        """Return the entries of its branch that were sent in this way."""
+        """Return the entries of the branch that were sent in this way."""
         return [entry for entry in self.here if entry.kind == kind]
 
 
 def unseen(state: Any, runtime: Runtime[Any] | ToolRuntime[Any, Any], *kinds: str) -> Flow[Unseen]:
-    """Return the entries of some kinds that the agent of a hook or of a tool has not read."""
+    """Return the unread entries of some kinds for the agent of a hook or of a tool."""
     config = runtime.config if isinstance(runtime, ToolRuntime) else get_config()
     ids, of_run = frozenset(state.get(STEERING_READ) or ()), _mailbox.get()
     thread = config.get("configurable", {}).get("thread_id")
-    # An agent inside, or one that a tool runs on another thread, has another mailbox.
+    # An agent inside, or an agent of a tool on another thread, has another mailbox.
     if of_run is not None and not graph_namespace(config) and thread == of_run.thread:
         messages: Mapping[str, HumanMessage] = yield Invoke(Called(of_run.messages), ())
         sent = enumerate(messages.items() if "steer" in kinds else ())

@@ -28,7 +28,7 @@ REASONING_BLOCKS = frozenset(
 
 CALL_BLOCKS = frozenset(
     {"tool_call", "tool_call_chunk", "invalid_tool_call"}  # LangChain's types
-    | {"tool_use", "function_call", "input_json_delta"}  # those of providers
+    | {"tool_use", "function_call", "input_json_delta"}  # types of providers
 )
 """Types of content blocks that repeat the tool calls of a message."""
 
@@ -41,7 +41,7 @@ MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 
 def caller_of(messages: Sequence[Any], call_id: str | None) -> AIMessage | None:
-    """The message that made a call: the newest one with its id, because models give ids again."""
+    """The message with a call: the newest with this id, because models give ids again."""
     answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
     return next((m for m in answers if any(c["id"] == call_id for c in m.tool_calls)), None)
 
@@ -50,7 +50,7 @@ Call = ToolCall | InvalidToolCall
 
 
 def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, Call]]:
-    """For the index of each result: the index of the message that made the call, and the call."""
+    """For the index of each result: the index of the message with the call, and the call."""
     # Ids may recur in a thread: the nearest call before the result counts.
     calls: dict[str | None, tuple[int, Call]] = {}
     results: dict[int, tuple[int, Call]] = {}
@@ -64,8 +64,8 @@ def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, Cal
 
 
 def mark_in(message: BaseMessage, key: str) -> dict[str, Any] | None:
-    """The mark that a middleware wrote into the metadata of a message; None for anything else."""
-    mark = message.response_metadata.get(key)  # a caller may have written it
+    """The mark of a middleware in the metadata of a message; None for anything else."""
+    mark = message.response_metadata.get(key)  # a caller may have written the mark
     return mark if isinstance(mark, dict) else None
 
 
@@ -75,13 +75,13 @@ def is_cleared(message: ToolMessage) -> bool:
 
 
 def without_result(message: ToolMessage, placeholder: str) -> ToolMessage:
-    """The result with a placeholder as its content; everything else stays, its artifact too."""
+    """The result with a placeholder as content; everything else stays, the artifact too."""
     metadata = {**message.response_metadata, _CLEARED_BY: {"cleared": True}}
     return message.model_copy(update={"content": placeholder, "response_metadata": metadata})
 
 
 def without_calls(message: AIMessage, text: str) -> AIMessage:
-    """The message with a text as its content and without its calls, wherever it repeats them."""
+    """The message with a text as content and without calls, wherever the message repeats them."""
     # OpenAI's integration repeats the calls in `additional_kwargs`.
     call_keys = ("tool_calls", "function_call")
     kwargs = {k: v for k, v in message.additional_kwargs.items() if k not in call_keys}
@@ -90,10 +90,10 @@ def without_calls(message: AIMessage, text: str) -> AIMessage:
 
 
 def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage:
-    """The message with empty arguments for some of its calls, wherever it repeats them."""
+    """The message with empty arguments for some calls, wherever the message repeats them."""
 
     def emptied(block: Any) -> Any:
-        """A call in a provider's form, without its input."""
+        """A call in a provider's form, without the input."""
         if not isinstance(block, dict) or (block.get("call_id") or block.get("id")) not in ids:
             return block
         block = _without_input(block)
@@ -122,7 +122,7 @@ def _without_input(call: dict[str, object]) -> dict[str, object]:
 def tool_names(
     tools: Iterable[str | BaseTool] | None, argument: str = "tools"
 ) -> frozenset[str] | None:
-    """The names of the tools that a user passed as an `argument`; None stands for all tools."""
+    """The names of tools from an `argument` of the user; None stands for all tools."""
     if tools is None:
         return None
     # All three can be iterated, and none of them is a list of tools.
@@ -146,14 +146,14 @@ def tool_names(
 
 
 def error_result(call: Call, content: str | list[Any], **more: Any) -> ToolMessage:
-    """The result of a call that failed or did not run, for the model to read."""
+    """The result of a failed or skipped call, for the model to read."""
     return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status="error", **more)
 
 
 def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> list[AnyMessage]:
-    """The messages with a remark to the model at their end; `source` marks a message that is added.
+    """The messages with a remark to the model at the end; `source` marks an added message.
 
-    It is part of the last result if there is one: some providers reject a message of the user
+    The remark is part of a last result: some providers reject a message of the user
     after a result, and models then tend to answer instead of going on.
     """
     last = messages[-1] if messages else None
@@ -172,8 +172,8 @@ def with_text(message: MessageT, text: str) -> MessageT:
 
 
 def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
-    """The index of the last message that the user wrote; None if there is none."""
-    # Middleware that writes as the user, a summary for instance, marks its messages.
+    """The index of the last message of the user; None without one."""
+    # Middleware that writes as the user, a summary for instance, marks the messages.
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if type(message) in (AIMessage, ToolMessage):  # a run adds only these
@@ -184,7 +184,7 @@ def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
 
 
 def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[ToolCall]:
-    """The calls of a message that have no result in `tail`."""
+    """The calls of a message without a result in `tail`."""
     answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     return [call for call in (message.tool_calls if message else ()) if call["id"] not in answered]
 
@@ -192,7 +192,7 @@ def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[To
 def follows_up(state: Mapping[str, Any]) -> bool:
     """Return True if a run begins with results of background calls, and with no other message.
 
-    It goes on with what the run of these calls has counted.
+    Such a run goes on with the counts of the run of these calls.
     """
     _, tail = last_turn(state["messages"])
     sources = {m.additional_kwargs.get("lc_source") for m in tail if not isinstance(m, ToolMessage)}
@@ -200,7 +200,7 @@ def follows_up(state: Mapping[str, Any]) -> bool:
 
 
 def messages_of(result: object) -> list[Any]:
-    """The messages in what a tool layer returns: a message, a Command, or a list of these."""
+    """The messages in the result of a tool layer: a message, a Command, or a list of these."""
     messages: list[Any] = []
     for part in result if isinstance(result, list) else [result]:
         messages += messages_in(part.update) if isinstance(part, Command) else [part]
@@ -217,7 +217,7 @@ def ends_run(state: Mapping[str, Any]) -> bool:
         return False
     if message.tool_calls:
         return state.get("structured_response") is not None
-    # What follows an answer without calls asks the model again, as after an invalid answer.
+    # A message after an answer without calls asks the model again, as after an invalid answer.
     return not message.invalid_tool_calls and not tail
 
 

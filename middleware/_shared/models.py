@@ -1,10 +1,10 @@
-"""Models other than the request's own, and requests in a form that each of them accepts.
+"""Models other than the request's model, and requests in a form for any of them.
 
 Layers put things into a request that only the agent's own provider understands, and a thread holds
-answers in their provider's own form: signed thoughts, cache marks, ids of responses, calls of tools
-that the provider ran. A list of everything that other providers refuse could never be complete.
-So the rule is the reverse: keep what every provider understands, drop the rest, and name in the
-text what a reader would miss.
+answers in their provider's own form: signed thoughts, cache marks, ids of responses, calls of the
+provider's tools. A list of everything that other providers refuse could never be complete.
+So the rule is the reverse: keep the common parts of all providers, drop the rest, and name in the
+text the parts that a reader would miss.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _KINDS: Final[dict[str, Provider]] = {
 _ENDPOINTS = ("openai_api_base", "base_url", "anthropic_api_url", "endpoint_url", "azure_endpoint")
 """Fields of chat models that hold the address they call: one class may serve several providers."""
 
-# `tool_calls` holds the calls in the form that every model is given. Cache marks are named by their
+# `tool_calls` holds the calls in the form for every model. Cache marks are named by their
 # type or by their only key.
 _DROPPED_BLOCKS = REASONING_BLOCKS | CALL_BLOCKS | {"cachePoint", "cache_point", "cache_control"}
 
@@ -93,9 +93,9 @@ _DATA_KEYS = {
 def given_model(
     argument: str, model: object, kinds: str = "a chat model or 'provider:name'"
 ) -> Any:
-    """The chat model that a user passed as an `argument`, which may be a "provider:name".
+    """The chat model in an `argument` of the user, which may be a "provider:name".
 
-    A name is made into a model when the middleware is built: that a package or a key is missing
+    A name becomes a model when the middleware is built: a missing package or key
     should not be found out when the model is needed.
     """
     if not isinstance(model, str | Runnable):
@@ -109,20 +109,20 @@ def given_model(
 
 
 def quiet(source: str) -> RunnableConfig:
-    """The config of a model that a layer asks: with the layer's mark, and without streaming."""
-    # LangGraph streams the answers of all models in a node, except of those with this tag.
+    """The config of a layer's model: with the layer's mark, and without streaming."""
+    # LangGraph streams the answers of all models in a node, except of models with this tag.
     return {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": source}}
 
 
 def is_model(runnable: object) -> bool:
-    """Return True if it is a chat model, also with retries or fallbacks, bound or configurable."""
+    """Return True for a chat model, also with retries or fallbacks, bound or configurable."""
     # A configurable model is of another class, and has the methods of its default.
     model = _innermost(runnable)
     return isinstance(model, BaseLanguageModel) or hasattr(model, "bind_tools")
 
 
 def is_decision_model(runnable: object) -> bool:
-    """Return True if it is a decision model, also with retries, fallbacks or bound arguments."""
+    """Return True for a decision model, also with retries, fallbacks or bound arguments."""
     from langchain_core.decisions import BaseDecisionModel  # only where one may be passed
 
     return isinstance(_innermost(runnable), BaseDecisionModel)
@@ -139,7 +139,7 @@ def _innermost(runnable: object) -> object:
 
 
 def text_of(answer: object) -> str:
-    """The text that a summarizer returned, without reasoning."""
+    """The text of a summarizer, without reasoning."""
     if isinstance(answer, BaseMessage):
         answer = str(answer.text)
     if not isinstance(answer, str):
@@ -148,7 +148,7 @@ def text_of(answer: object) -> str:
 
 
 def known_provider(model: object) -> Provider | None:
-    """The provider of a model, bound or not, by its kind; None for others."""
+    """The provider of a model, bound or not, by its kind; None for other models."""
     model = unbound(model)
     names = [base.__name__ for base in type(model).__mro__]
     # langchain-core: every chat model has this property; a subclass inherits it.
@@ -157,7 +157,7 @@ def known_provider(model: object) -> Provider | None:
 
 
 def provider_of(model: object) -> str | None:
-    """The class of a model, with a digest of its address if one is set; None without a name."""
+    """The class of a model, with a digest of a set address; None without a name."""
     model = unbound(model)
     if model_name(model) is None:
         return None
@@ -169,7 +169,7 @@ def provider_of(model: object) -> str | None:
 
 
 def same_provider(first: object, other: object) -> bool:
-    """Return True if a request that was made for one model may go to the other unchanged."""
+    """Return True if a request for one model may go to the other unchanged."""
     # The provider of a model without a name, such as one for tests, is not known.
     if first is other or unbound(first) is unbound(other):
         return True
@@ -190,7 +190,7 @@ def same_family(first: object, other: object) -> bool:
 
 
 def model_label(model: object) -> str:
-    """The class of a model, and its name where it has one, for messages."""
+    """The class of a model, and the name if any, for messages."""
     if isinstance(model, AlternateModel):
         model = model.model
     model = unbound(model)
@@ -198,7 +198,7 @@ def model_label(model: object) -> str:
 
 
 class AlternateModel:
-    """A model other than the request's own, and the form in which it is asked."""
+    """A model other than the request's model, and the form of its requests."""
 
     def __init__(self, owner: str, entry: ModelEntry) -> None:
         model, change = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
@@ -215,7 +215,7 @@ class AlternateModel:
                 f"{owner} must come with a dict of model_settings, or with a plain function of the "
                 f"request that returns a request, got {change!r}."
             )
-        self._owner = owner  # the argument it was passed as: "ModelFallbackMiddleware model 1"
+        self._owner = owner  # the argument of the model: "ModelFallbackMiddleware model 1"
         self.model = given_model(owner, model)
         # A copy: the caller may change the dict.
         self._change = copied(change)
@@ -246,21 +246,21 @@ def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
 def mark_writer(
     response: ModelResponse, request: ModelRequest[Any], model: object
 ) -> ModelResponse:
-    """The response, marked if its model has another provider than the request's own model."""
+    """The response, marked if its model has another provider than the request's model."""
     if model is request.model:
         return response
     model = model.model if isinstance(model, AlternateModel) else model
     if same_provider(request.model, model):
         return response
     writer = provider_of(model) or "unknown"
-    # A layer further in, which knew the model that answered, may have marked it before.
+    # A layer further in, with knowledge of the answering model, may have marked it before.
     return with_metadata(response, lambda data: {**data, WRITTEN_BY: data.get(WRITTEN_BY, writer)})
 
 
 def with_update(
     request: ModelRequest[Any], response: ModelResponse, update: Mapping[str, object]
 ) -> ModelCallResult:
-    """The response with a state update; alone if that is empty, or there is no run."""
+    """The response with a state update; alone for an empty update, or outside of a run."""
     if request.runtime is None or not update:
         return response
     return ExtendedModelResponse(response, Command(update=update))
@@ -280,9 +280,9 @@ def with_metadata(
 
 
 def portable_request(request: ModelRequest[ContextT], model: object) -> ModelRequest[ContextT]:
-    """The request for another model, without what only the first model's provider understands.
+    """The request for another model, without the parts for the first model's provider only.
 
-    docs/middleware/model_fallback.md lists what is kept and what is dropped. If both models have
+    docs/middleware/model_fallback.md lists the kept and the dropped parts. If both models have
     the same provider, only answers of other providers change, and the header that binds a
     conversation to a server of the first model is dropped.
     """
@@ -348,20 +348,20 @@ def without_affinity(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def portable_message(message: BaseMessage) -> BaseMessage | None:
-    """A message, or a copy, that every provider accepts; None if nothing is left of it."""
+    """A message, or a copy, for every provider; None if nothing is left."""
     content: Any = message.content
     if not isinstance(content, str):
         content = [part for block in content if (part := _portable_block(block)) is not None]
     if isinstance(message, AIMessage):
         if not isinstance(content, str):
-            # What a model drew or spoke cannot be shown to others as an assistant's message.
+            # Pictures and sound of a model cannot be shown to others as an assistant's message.
             texts = (p if p["type"] == "text" else _omitted(p["type"]) for p in content)
             content = "".join(str(part["text"]) for part in texts)
         if not (content or message.tool_calls or message.invalid_tool_calls):
             return None  # providers refuse an empty message of the assistant
     elif not content and message.content and not isinstance(message, ToolMessage):
-        return None  # nothing but marks; a tool message stays, because a call needs its result
-    # Marks of LangChain and of middleware; the rest is what the first provider's client keeps.
+        return None  # nothing but marks; a tool message stays, because a call needs a result
+    # Marks of LangChain and of middleware; the first provider's client keeps the rest.
     kwargs = {k: v for k, v in message.additional_kwargs.items() if k.startswith("lc_")}
     update = {"content": content, "additional_kwargs": kwargs, "response_metadata": {}}
     if all(getattr(message, field) == value for field, value in update.items()):
@@ -370,7 +370,7 @@ def portable_message(message: BaseMessage) -> BaseMessage | None:
 
 
 def _portable_block(block: Any) -> dict[str, object] | None:
-    """A block of content in LangChain's standard form; None if it means nothing to others."""
+    """A block of content in LangChain's standard form; None for a block without a meaning."""
     if isinstance(block, str):
         block = {"type": "text", "text": block}
     kind = str(block.get("type") or next(iter(block), ""))
@@ -378,7 +378,7 @@ def _portable_block(block: Any) -> dict[str, object] | None:
         return {"type": "text", "text": block["text"]} if block.get("text") else None
     if kind == "image_url":  # accepted nearly everywhere, also by older integrations
         return {"type": "image_url", "image_url": block.get("image_url")}
-    # The endings are those of calls that a provider ran itself, and of their results.
+    # The endings of calls by a provider itself, and of their results.
     is_server_tool = kind.startswith("server_tool") or kind.endswith(
         ("_tool_result", "_call", "_tool_use")
     )
@@ -409,11 +409,11 @@ _auto_strategies: WeakKeyDictionary[ProviderStrategy[object], AutoStrategy[objec
 
 
 def portable_tools(tools: Sequence[object], provider: Provider | None) -> list[Any]:
-    """Tools for a provider, without those that the first one runs and its marks on the others."""
+    """Tools for a provider, without the tools and the marks of the first provider."""
     pairs = [(tool, _portable_tool(tool)) for tool in tools]
     marks = set() if provider == "anthropic" else {"cache_control"}
     if any(is_search_tool(tool) for tool, converted in pairs if converted is None):
-        marks.add("defer_loading")  # without its search tool, a deferred tool is never found
+        marks.add("defer_loading")  # without a search tool, a deferred tool is never found
     portable = (tool for _, tool in pairs if tool is not None)
     return [without_marks(t, marks) if isinstance(t, BaseTool) else t for t in portable]
 
@@ -428,7 +428,7 @@ def without_marks(tool: BaseTool, marks: Collection[str]) -> BaseTool:
 
 
 def _portable_tool(tool: object) -> object:
-    """A tool in the common form; None for a tool that the provider runs itself."""
+    """A tool in the common form; None for a tool of the provider."""
     if not isinstance(tool, Mapping):
         return tool
     kind = tool.get("type", "function")
@@ -438,7 +438,7 @@ def _portable_tool(tool: object) -> object:
     definition = {k: v for k, v in tool.items() if not (k == "type" and v == "custom")}
     try:
         function = convert_to_openai_tool(definition)["function"]
-    except Exception:  # not a form of a function that LangChain knows, so the provider's own
+    except Exception:  # not a form of a function known to LangChain, so the provider's own
         return None
     keys = ("name", "description", "parameters")
     return {"type": "function", "function": {key: function[key] for key in keys if key in function}}
@@ -456,12 +456,12 @@ def names_of(tools: Sequence[Any]) -> set[str]:
 
 
 def is_search_tool(tool: object) -> bool:
-    """Return True if a tool is one by which a provider searches among deferred tools."""
+    """Return True for a tool by which a provider searches among deferred tools."""
     return isinstance(tool, Mapping) and str(tool.get("type")).startswith("tool_search")
 
 
 def forced_tool(tool_choice: object) -> str | None:
-    """The name of the tool that a `tool_choice` forces, in any provider's form; None if none."""
+    """The name of the tool forced by a `tool_choice`, in any provider's form; None if none."""
     if not isinstance(tool_choice, Mapping):
         return tool_choice if isinstance(tool_choice, str) else None
     parts = (tool_choice, tool_choice.get("function"), tool_choice.get("tool"))

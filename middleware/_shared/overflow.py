@@ -1,9 +1,9 @@
 """Recover from a conversation that is too long for the model.
 
-Each layer that can make a conversation smaller says so while it calls inward. The innermost of them
+Each layer that can make a conversation smaller says so while it calls inward. The innermost layer
 catches the ContextOverflowError, asks all of them in the order of `LADDER`, until the request is
 smaller by a quarter, and calls the model once more. So a cheap step of an outer layer comes before
-an expensive one of an inner layer, and an overflow usually costs one more call.
+an expensive step of an inner layer, and an overflow usually costs one more call.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Steps = tuple[tuple[str, Free], ...]
 class _Ladder:
     """The steps of all layers around one model call, the outermost layer's first."""
 
-    state: object  # the state of the call: a nested agent has another one, and so its own ladder
+    state: object  # the state of the call: a nested agent has another state, and its own ladder
     steps: _Steps = ()
     done: tuple[str, ...] = ()
     rounds: int = 0
@@ -67,7 +67,7 @@ class _Ladder:
             goal = min(goal, window * _OF_WINDOW)
         notes: list[str] = []
         if self.rounds < _MAX_ROUNDS:
-            # The sort is stable: among steps of one kind, the outermost layer's comes first.
+            # The sort is stable: among steps of a kind, the outermost layer's step comes first.
             for _, free in sorted(steps, key=lambda step: LADDER.index(step[0])):
                 if notes and size(request.messages) <= goal:
                     break
@@ -80,7 +80,7 @@ class _Ladder:
         return request if notes else None
 
     def add_note(self, error: ContextOverflowError) -> None:
-        """Say on an error what was tried; layers further out see the same error again."""
+        """Add the tried steps to an error; layers further out see the same error again."""
         steps = ", ".join(self.done) or "nothing could be cleared, offloaded, summarized or cut"
         note = f"The conversation is too long for the model, and nothing is left to free: {steps}."
         if note not in getattr(error, "__notes__", ()):
@@ -96,9 +96,9 @@ def plural(count: int, noun: str) -> str:
 
 
 def recovers_later(request: ModelRequest[Any]) -> bool:
-    """Return True if a layer further out makes the conversation smaller if it is too long.
+    """Return True if a layer further out makes a too long conversation smaller.
 
-    A layer that asks again, or another model, lets a ContextOverflowError pass then. It gets the
+    A layer that asks again, or another model, lets a ContextOverflowError pass then, and gets the
     error once more if nothing could be freed.
     """
     ladder = _ladder.get()
@@ -109,10 +109,10 @@ def recovers_later(request: ModelRequest[Any]) -> bool:
 
 
 def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[ModelResponse]:
-    """Call the inner layer; if the conversation is too long, make it smaller and call once more.
+    """Call the inner layer; make a too long conversation smaller and call once more.
 
-    The steps are those of this layer, by their names in `LADDER`. If nothing is left to free, the
-    error is raised with a note that says what was tried.
+    `steps` are the steps of this layer, by their names in `LADDER`. With nothing left to free, the
+    error is raised with a note about the tried steps.
     """
     ladder = before = _ladder.get()
     if ladder is None or ladder.state is not request.state:
@@ -133,7 +133,7 @@ def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[Mode
                 raise
             overflow = error
         finally:
-            # Not by a token: a coroutine that is dropped may be closed in another context.
+            # Not by a token: a dropped coroutine may be closed in another context.
             ladder.steps = outer
             if ladder is not before:
                 _ladder.set(before)

@@ -1,4 +1,4 @@
-"""Recall of messages that a request leaves out: the references of a model, and the results.
+"""Recall of messages outside of a request: the references of a model, and the results.
 
 A message of the thread is named by its id, by its number ("#7" is the seventh), or, if it is a tool
 result, by the id of its call.
@@ -26,9 +26,9 @@ _MAX_LINE = 100  # characters of a message in the list
 
 
 def recall_tool(tools: Sequence[BaseTool | dict[str, object]]) -> str | None:
-    """The name of the tool that brings messages back, if it is offered."""
+    """The name of the offered tool for bringing messages back; None without one."""
     for tool in tools:
-        # By its metadata, because the user may give the tool another name.
+        # By the metadata, because the user may give the tool another name.
         if isinstance(tool, BaseTool) and (tool.metadata or {}).items() >= RECALLS.items():
             return tool.name
     return None
@@ -40,7 +40,7 @@ def how_to_recall(tool: str, message: BaseMessage) -> str:
 
 
 def find_message(messages: Sequence[AnyMessage], id_: str) -> AnyMessage | None:
-    """The message that an id, a number or the id of a tool call names; of several, the newest."""
+    """The message of an id, a number or the id of a tool call; of several, the newest."""
     for message in reversed(messages):
         if message.id == id_:
             return message
@@ -48,20 +48,20 @@ def find_message(messages: Sequence[AnyMessage], id_: str) -> AnyMessage | None:
         if isinstance(message, ToolMessage) and message.tool_call_id == id_:
             return message
     number = id_.removeprefix("#")
-    # `isdigit` is true of signs that `int` refuses, such as "²".
+    # `isdigit` is true of signs refused by `int`, such as "²".
     if number.isascii() and number.isdigit() and 1 <= int(number) <= len(messages):
         return messages[int(number) - 1]
     return None
 
 
 def list_messages(messages: Sequence[AnyMessage]) -> str:
-    """A line for each message: its number, and the beginning of its text."""
+    """A line for each message: the number, and the beginning of the text."""
     texts = (" ".join(render(message).split()) for message in messages)
     return "\n".join(f"#{n} {shortened(text, _MAX_LINE)}" for n, text in enumerate(texts, start=1))
 
 
 def whole_text(message: BaseMessage, content: object) -> str:
-    """Everything that a message says, as text: strings as they are, the rest as JSON."""
+    """All of a message as text: strings as they are, the rest as JSON."""
     keys = ("tool_calls", "invalid_tool_calls") if isinstance(message, AIMessage) else ()
     calls = {key: raw for key in keys if (raw := getattr(message, key))}
     if isinstance(content, str) and not calls:

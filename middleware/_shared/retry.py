@@ -82,7 +82,7 @@ def default_retry_on(error: BaseException) -> bool:
 
 
 class RetryMiddleware(AgentMiddleware[AgentState, Any]):
-    """Base of the middleware that call again after a failure; its arguments are those of both."""
+    """Base of the middleware that call again after a failure, with the arguments of both."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         if isinstance(on_failure, str) and on_failure in _DEPRECATED:
             word = _DEPRECATED[on_failure]
             text = f"on_failure={on_failure!r} is deprecated. Write on_failure={word!r}."
-            # The line of the user, above this constructor and that of the subclass.
+            # The line of the user, above this constructor and the subclass's.
             warn(text, DeprecationWarning, stacklevel=3)
             on_failure = word
         is_word = isinstance(on_failure, str) and on_failure in ("continue", "error")
@@ -149,7 +149,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                 result: ResultT = yield request
                 return result
             except Exception as error:
-                # A layer further out makes a conversation smaller that is too long.
+                # A layer further out makes a too long conversation smaller.
                 is_overflow = isinstance(error, ContextOverflowError)
                 recovers = isinstance(request, ModelRequest) and recovers_later(request)
                 if not self._covers(error) or (is_overflow and recovers):
@@ -192,7 +192,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
             wait *= self.backoff_factor or 1
 
     def _kinds(self) -> tuple[type[Exception], ...]:
-        """The types of `retry_on`; none if it is a predicate."""
+        """The types of `retry_on`; none for a predicate."""
         types = self.retry_on
         if isinstance(types, tuple):
             return types
@@ -203,7 +203,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
             return bool(self.retry_on(error))
         kinds = self._kinds()
         if not default_retry_on(error):
-            # A base class that covers it also covers errors that pass, so it does not name it.
+            # A base class of the error also covers passing errors, so it does not name this error.
             kinds = tuple(k for k in kinds if k not in _BASES and k.__module__ != "builtins")
         return isinstance(error, kinds)
 
@@ -216,7 +216,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
 
 
 def retry_after(error: Exception) -> float:
-    """The seconds that a server asks to wait, by the headers of its response; 0 if it does not.
+    """The seconds that a server asks to wait, by the headers of its response; 0 without a wish.
 
     Clients keep the response in `error.response` (openai, anthropic, httpx, requests), or its
     headers in `error.headers` (urllib, aiohttp).
@@ -224,9 +224,9 @@ def retry_after(error: Exception) -> float:
     response = getattr(error, "response", None)
     headers = getattr(error if response is None else response, "headers", None)
     try:
-        # `headers` may be anything: whatever it lacks is caught below.
+        # `headers` may be anything: a missing attribute is caught below.
         values = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
-    except Exception:  # a foreign object without headers, or with others
+    except Exception:  # a foreign object without headers, or with unusual ones
         return 0.0
     # `retry-after-ms` is not standard, but more exact: the clients of OpenAI prefer it too.
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):

@@ -1,7 +1,7 @@
-"""Summaries that are stored with a thread, and requests in which they stand for its messages.
+"""Summaries that are stored with a thread, and requests with them in place of messages.
 
-Every layer that makes a conversation smaller puts the stored summaries into the request before it
-does its own work: what a layer further in would hide must not count.
+Every layer that makes a conversation smaller puts the stored summaries into the request before
+its own work: messages to be hidden further in must not count.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _MAX_LINKS: Final = 50
 
 
 class Summary(TypedDict):
-    """A summary that stands for the messages of a thread up to one of them."""
+    """A summary in place of the messages of a thread up to one of them."""
 
     text: str  # empty if all of them were left out
-    note: str  # what the model reads about them
+    note: str  # a remark about them for the model
     until: list[str]  # ids of the last of them, the newest last
-    left_out: list[list[int]]  # the first and the last number of messages that no summary includes
+    left_out: list[list[int]]  # the first and the last number of messages outside of any summary
 
 
 def is_summary(message: BaseMessage) -> bool:
-    """Return True if a message is a summary of others."""
+    """Return True for a message that is a summary."""
     return message.additional_kwargs.get("lc_source") == SOURCE
 
 
 def content_of(summary: Summary) -> str:
-    """Content that the model reads in place of the messages."""
+    """Content for the model in place of the messages."""
     text = summary["text"] and f"{HEADING}{summary['text']}"
     parts = filter(None, (text, summary["note"]))
     return "\n\n".join(parts) or "[Earlier messages are left out here.]"
 
 
 def with_links(text: str, earlier: str, messages: Iterable[BaseMessage]) -> str:
-    """The text of a summary, with the links of its messages and of an earlier one that it lacks."""
+    """The text of a summary, with missing links of its messages and of an earlier summary."""
     last_line = earlier.rpartition("\n")[2]
     links = last_line.removeprefix(_LINKS).split() if last_line.startswith(_LINKS) else []
     links += [link for message in messages for link in links_of(message)]
@@ -67,7 +67,7 @@ class Numbers:
         self._positions = {message.id or id(message): at for at, message in enumerate(thread, 1)}
 
     def of(self, message: AnyMessage) -> int:
-        """The number of a message; 0 if the thread does not hold it."""
+        """The number of a message; 0 if the thread does not hold the message."""
         return self._positions.get(message.id or id(message), 0)
 
 
@@ -79,10 +79,10 @@ def stored_summaries(request: ModelRequest[Any]) -> Sequence[Summary]:
 
 
 def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
-    """The messages of a request, with each stored summary in the place of what it stands for.
+    """The messages of a request, with each stored summary in place of its messages.
 
-    A summary has no place where the messages with which it ends are missing: it is in place
-    already, another one stands for them too, or they are not in the thread any more.
+    A summary has no place where its last messages are missing: it is in place
+    already, another summary covers them too, or they are not in the thread any more.
     """
     messages = request.messages
     if not request.state.get("summaries"):

@@ -31,7 +31,7 @@ def check_token_counter(token_counter: object) -> None:
 
 
 def window_of(model: object) -> int | None:
-    """The most tokens a model reads, if its profile says."""
+    """The most tokens for a model, if the profile says."""
     profile = getattr(unbound(model), "profile", None)
     size = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
     return size if isinstance(size, int) and size > 0 else None
@@ -40,7 +40,7 @@ def window_of(model: object) -> int | None:
 def tokens_sent(
     request: ModelRequest[ContextT], messages: Sequence[BaseMessage], count: TokenCounter
 ) -> int:
-    """Tokens of a request with these messages, including its system prompt and tool schemas."""
+    """Tokens of a request with these messages, including the system prompt and tool schemas."""
     all_messages: list[BaseMessage] = []
     if request.system_message is not None:
         all_messages.append(request.system_message)
@@ -65,7 +65,7 @@ def approximate_counter(provider: str | None, name: str | None) -> TokenCounter:
 
 
 def counter_for(model: object, count: TokenCounter) -> TokenCounter:
-    """The counter for a model: in place of LangChain's approximate one, that of its provider."""
+    """The counter for a model: in place of LangChain's approximate counter, the provider's."""
     if count is not count_tokens_approximately:
         return count
     return approximate_counter(known_provider(model), model_name(unbound(model)))
@@ -76,7 +76,7 @@ class _MessageCounts:
 
     def __init__(self, count: TokenCounter) -> None:
         self._count = count
-        # An entry holds for one message object with one content object. Counts can be added up,
+        # An entry holds for a message object with a content object. Counts can be added up,
         # because that counter counts each message separately.
         self._counts: dict[int, tuple[ref[BaseMessage], object, int]] = {}
 
@@ -124,10 +124,10 @@ class _ToolSchemas:
             if text is None:
                 text = self._texts.add(tool, json.dumps(convert_to_openai_tool(tool), default=str))
             texts.append(text)
-        # The same object for the same texts, so that its count stays in the cache.
+        # The same object for the same texts, so the count stays in the cache.
         if texts != last_texts:
             message = SystemMessage(f"[{', '.join(texts)}]")
-        # The caller may change a dict in place, so a list with one is compared by its texts.
+        # The caller may change a dict in place, so a list with a dict is compared by its texts.
         unchanging = all(isinstance(tool, BaseTool) for tool in tools)
         self._last = list(map(ref, tools)) if unchanging else [], texts, message
         return message

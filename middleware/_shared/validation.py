@@ -1,4 +1,4 @@
-"""Checks and copies of constructor arguments. An error says what was expected and what came."""
+"""Checks and copies of constructor arguments. An error says the expected and the actual value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def copied(value: T) -> T:
-    """A copy of a list, a dict, a set or a tuple, and of those in it; any other object itself.
+    """A copy of a list, a dict, a set or a tuple, and of inner ones; any other object itself.
 
     A built-in keeps no container of its caller, who may change it afterwards.
 
@@ -94,10 +94,10 @@ def check_bool(name: str, value: object) -> None:
 
 
 def check_call(call: ToolCall, tool: BaseTool | None) -> None:
-    """Check the arguments of a call that its tool does not get now.
+    """Check the arguments of a call whose tool does not get them now.
 
     Raises:
-        ToolInvocationError: They do not fit; the agent handles it as if the tool had run.
+        ToolInvocationError: The arguments do not fit; handled as if the tool had run.
     """
     schema = None if tool is None else tool.tool_call_schema
     # Any other schema is plain JSON, which a real call does not validate either.
@@ -111,7 +111,7 @@ def check_call(call: ToolCall, tool: BaseTool | None) -> None:
 def check_state_schema(owner: Any, schema: type[object]) -> None:
     """Check that a subclass of a built-in with another state schema keeps the built-in's keys.
 
-    What the built-in stores would otherwise be refused in the middle of a run.
+    Writes of the built-in would otherwise be refused in the middle of a run.
     """
     state_schema, name = owner.state_schema, type(owner).__name__
     if not getattr(state_schema, "__annotations__", {}).keys() >= schema.__annotations__.keys():

@@ -1,7 +1,7 @@
 """Two tools that find files by name and by content, in one folder and never outside it.
 
-The middleware has no hooks and no layers: it provides its tools and the folder they may read. The
-model writes patterns and paths in which "/" is that folder; it cannot name anything else.
+The middleware has no hooks and no layers: it provides tools and the folder for them. The
+model writes patterns and paths in which "/" is that folder, and can name nothing else.
 """
 
 from .middleware import FilesystemFileSearchMiddleware

@@ -68,7 +68,7 @@ class Grep:
 
     @cached_property
     def ripgrep(self) -> str | None:
-        """The program, if it is to be used and on the PATH when this is first read."""
+        """The program, if wanted and on the PATH at the first read."""
         program = shutil.which("rg") if self._use_ripgrep else None
         # An absolute path: rg is started in the folder, which may contain another `rg`.
         return program and os.path.abspath(program)
@@ -83,7 +83,7 @@ class Grep:
             try:
                 with _start_process(command, deadline, stdin=subprocess.DEVNULL) as process:
                     code = process.wait()
-            except OSError:  # it was removed after the agent was built
+            except OSError:  # removed after the agent was built
                 code = 2
             deadline.check()
             if code in (0, 1):
@@ -120,12 +120,12 @@ class Grep:
     ) -> Generator[Match, None, None]:
         command = [program, *_RIPGREP_OPTIONS, *_RIPGREP_MODES[mode]]
         command.append(f"--max-filesize={self._max_bytes}")
-        # A pattern that means the same to ripgrep saves it from reading other files.
+        # A pattern with the same meaning for ripgrep saves it from reading other files.
         if simple := re.fullmatch(r"\*\*/(\*[\w.-]+)", scope.pattern, flags=re.ASCII):
             command.append(f"--glob={simple[1]}")
         command += ("-e", pattern, "--", "./")
         folder = self._tree.root.joinpath(*scope.start)
-        # A record is a path that ends at a NUL and, in other modes, a text that ends at a newline.
+        # A record is a path up to a NUL and, in other modes, a text up to a newline.
         ends = [b"\0"] if mode == "files_with_matches" else [b"\0", b"\n"]
         previous: Parts = ()
         is_in_scope = False
@@ -144,7 +144,7 @@ class Grep:
                     yield Match(parts, int(number), _format_line(line))
                 elif is_in_scope:
                     yield Match(parts, int(rest[0]) if rest else 0)
-            # A process that was killed in time only ends its output early.
+            # A process killed in time only ends its output early.
             deadline.check()
 
 
@@ -154,7 +154,7 @@ def _start_process(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process that is killed when the time is up or the context ends."""
     deadline.check()
-    # Nobody reads errors, and a pipe that is full of them would block the process.
+    # Nobody reads errors, and a full pipe of errors would block the process.
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **settings
     )

@@ -1,11 +1,11 @@
-"""Worker process that finds the lines of texts that match a regular expression.
+"""Worker process that finds the lines of texts with a match of a regular expression.
 
 Python's expressions may backtrack forever, and nothing inside a process can stop them; a process
-can be killed. It is started as a script, so it imports nothing of this package.
+can be killed. Started as a script, it imports nothing of this package.
 
 Messages are pickled. Input: the pattern, then texts as bytes. Output for the pattern: an error
-message, empty if there is none. Output for each text: how many of its lines match, and the numbers
-of the first of them.
+message, empty without an error. Output for each text: the number of matching lines, and the line
+numbers of the first of them.
 """
 
 import pickle

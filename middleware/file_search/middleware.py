@@ -1,4 +1,4 @@
-"""The file search middleware: its two tools, and the validation of its arguments."""
+"""The file search middleware: two tools, and the validation of arguments."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ class GrepArguments(BaseModel):
 class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
     """Gives the model `glob_search` and `grep_search` over the files of one folder.
 
-    Paths begin at the folder, which is "/" for the model. `..` is rejected, `~` is a name like any
-    other, and links are never followed, even those that stay inside. Pipes, devices, sockets,
-    binary files (with a NUL byte) and files that are too large are left out. Invalid arguments
-    give a result with status "error" that says what is wrong.
+    Paths begin at the folder, which is "/" for the model. `..` is rejected, `~` is an ordinary
+    name, and links are never followed, even within the folder. Pipes, devices, sockets,
+    binary files (with a NUL byte) and too large files are left out. Invalid arguments
+    give a result with status "error" and the reason.
 
     A result has at most 200 lines of 500 characters, and says if there are more. `glob_search`
     gives the most recently changed files first, by path where times are equal; `grep_search` gives
     matches by path and line.
 
-    `grep_search` uses ripgrep, or else Python's `re`, in a process that is killed when the time
-    is up, so that no pattern can backtrack forever. Both find the same, apart from details of
-    their pattern languages; Python searches for patterns that ripgrep does not support. Python
+    `grep_search` uses ripgrep, or else Python's `re`, in a process that is killed in time,
+    so that no pattern can backtrack forever. Both find the same, apart from details of
+    their pattern languages; Python searches for patterns outside of ripgrep's language. Python
     opens every file with descriptors that reject links. ripgrep opens files by path: somebody who
-    can write to the folder and replaces folders by links during the search can make it read
+    can write to the folder and replaces folders by links during the search can make ripgrep read
     outside. Set `use_ripgrep=False` if that is a risk. A hard link to a file outside is a file
     inside.
 
@@ -82,11 +82,11 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
 
     Args:
         root_path: The folder. Links in this path itself are followed, once, at construction; in a
-            running event loop, at the first search, which also finds that it is not a folder.
+            running event loop, at the first search, which also finds a path of another kind.
         use_ripgrep: Use `rg` if it is on the PATH at that time.
         max_file_size_mb: Size of the largest file whose content is searched, in megabytes of
             2**20 bytes.
-        timeout: Seconds a search may take. Then it ends with what it has found.
+        timeout: Seconds a search may take. Then the results so far are returned.
         tool_prefix: Prefix for the names of both tools, to distinguish the tools of two folders:
             "docs_" makes "docs_glob_search".
         name: Distinguishes several instances.
@@ -215,7 +215,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
 
 
 class _Results(Generic[T]):
-    """Iterator that counts what it yields, and ends instead of raising when the time is up."""
+    """Iterator that counts its results, and ends instead of raising when the time is up."""
 
     def __init__(self, results: Generator[T, None, None]) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""Files below a folder that match a glob pattern, and nothing outside it.
+"""Files below a folder and within a glob pattern, and nothing outside the folder.
 
 Patterns are matched name by name, so that a walk skips folders without matches. `*`, `?` and
 `[...]` match within one name, `**` matches any number of folders, and `{a,b}` matches either.
@@ -6,9 +6,9 @@ Matching takes time proportional to the path, whatever the pattern: a model may 
 compiles a pattern to one backtracking expression: ten `**` take seconds for one path.)
 
 Links are never followed, whether they lead to files or folders, inside or outside. Every folder is
-opened from the root down, name by name, with descriptors that reject links. So even a folder that
-is replaced by a link during a search does not lead outside. On systems without such descriptors
-(Windows), paths are compared with what they resolve to.
+opened from the root down, name by name, with descriptors that reject links. So even a folder
+replaced by a link during a search does not lead outside. On systems without such descriptors
+(Windows), paths are compared with their resolved form.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from time import monotonic
 from typing import NamedTuple
 
 Parts = tuple[str, ...]  # the names in a path, from the root to a file or folder
-States = frozenset[int]  # positions in a pattern that a path has reached; empty: it cannot match
+States = frozenset[int]  # positions reached in a pattern; empty: no match is possible
 
 # Windows opens no files relative to a folder.
 HAS_DESCRIPTORS = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINKS
-# O_NONBLOCK: opening a pipe that replaced a file would otherwise wait for a writer.
+# O_NONBLOCK: opening a pipe in place of a file would otherwise wait for a writer.
 _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | _NO_LINKS
 
 _MAX_PATH = 4_096  # bytes; PATH_MAX of Linux
@@ -66,18 +66,18 @@ class Deadline(NamedTuple):
 
 
 class File(NamedTuple):
-    """Regular file: its path, and its modification time in nanoseconds."""
+    """Regular file: the path, and the modification time in nanoseconds."""
 
     parts: Parts
     changed: int
 
 
-# A file, or a folder that a walk has not entered yet, with the states of its path.
+# A file, or a folder before a walk enters it, with the states of its path.
 _Entry = File | tuple[Parts, States]
 
 
 def parse_path(path: str) -> Parts:
-    """Return the names in a path in which "/" is the root; ValueError if no file can have it."""
+    """Return the names in a path in which "/" is the root; ValueError for an impossible path."""
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
         raise ValueError("'..' is not allowed in a path; paths begin at the root, '/'.")
@@ -98,16 +98,16 @@ def format_path(parts: Parts) -> str:
 
 
 class Scope:
-    """Files below the folder `start` that match a glob pattern; ValueError for an invalid pattern.
+    """Files below the folder `start` within a glob pattern; ValueError for an invalid pattern.
 
-    It is relative to the folder, or to the root if it begins with "/".
+    The pattern is relative to the folder, or to the root if it begins with "/".
     """
 
     def __init__(self, pattern: str, start: Parts = ()) -> None:
         if len(pattern) > _MAX_LENGTH:
             raise ValueError(f"the glob pattern has more than {_MAX_LENGTH} characters.")
         self.pattern, self.start = pattern, start
-        # The parts of all alternatives, one after another. None stands for `**`.
+        # The parts of all alternatives in a row. None stands for `**`.
         self._parts: list[re.Pattern[str] | None] = []
         self._ends: set[int] = set()
         positions: list[int] = []
@@ -127,7 +127,7 @@ class Scope:
             self.states = self.step(self.states, name)
 
     def step(self, states: States, name: str) -> States:
-        """Return the states after one more name."""
+        """Return the states after another name."""
         positions = []
         for position in states:
             part = self._parts[position]
@@ -138,7 +138,7 @@ class Scope:
         return self._skip_double_stars(positions)
 
     def accepts(self, states: States) -> bool:
-        """Return whether a path that ends in these states matches."""
+        """Return whether a path with these states at its end matches."""
         return not self._ends.isdisjoint(states)
 
     def contains(self, parts: Parts) -> bool:
@@ -149,7 +149,7 @@ class Scope:
         return self.accepts(states)
 
     def _skip_double_stars(self, positions: Iterable[int]) -> States:
-        """Add the positions after each `**`, because it may stand for no folder at all."""
+        """Add the positions after each `**`, which may stand for no folder at all."""
         reachable = set()
         for position in positions:
             while position not in reachable:
@@ -189,7 +189,7 @@ class Tree:
 
     @cached_property
     def root(self) -> Path:
-        """The absolute path of the folder. Links on the way to it are followed here, once."""
+        """The absolute path of the folder. Links on the way are followed here, once."""
         root = self._path.resolve()
         if not root.is_dir():
             raise ValueError(
@@ -209,7 +209,7 @@ class Tree:
         return _KINDS.get(stat.S_IFMT(mode), "other")
 
     def walk(self, scope: Scope, deadline: Deadline) -> Generator[File, None, None]:
-        """Yield the files in a scope that exist and can be read, in the order of their paths."""
+        """Yield the readable files in a scope, in the order of their paths."""
         todo: list[_Entry] = [(scope.start, scope.states)]
         while todo:
             deadline.check()
@@ -246,10 +246,10 @@ class Tree:
             with self._open_parent(parts) as (name, dir_fd):
                 descriptor = os.open(name, _FILE, dir_fd=dir_fd)
             with open(descriptor, "rb") as file:
-                # Of the open file: the path may lead to another one by now.
+                # Of the open file: the path may lead to another file by now.
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     return None
-                # One byte more shows that a file is too large, without reading all of it.
+                # A byte more shows that a file is too large, without reading all of it.
                 content = file.read(max_bytes + 1)
         except OSError:
             return None
@@ -268,7 +268,7 @@ class Tree:
         descriptor = os.open(self.root, _FOLDER)
         try:
             for part in parts:
-                # Opened before the outer one is closed: if it fails, `finally` closes that.
+                # Opened before the outer folder is closed: if it fails, `finally` closes that.
                 inner = os.open(part, _FOLDER, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner

@@ -37,10 +37,10 @@ _SETUP = b"exec 9>&1 2>&1\n"
 # The record separator. A shell with an echo shows "\036" in place of this byte.
 _CONTROL = b"\x1e"
 _CHUNK = 1 << 16  # bytes read at a time
-_LAST_BYTES = 1 << 20  # bytes that are still read after a shell was killed
+_LAST_BYTES = 1 << 20  # bytes to read after a shell was killed
 _PAUSE = 0.005  # seconds between two checks whether processes have ended
 _PROC = "/proc"
-_KILL_TIMEOUT = 5.0  # seconds; a process that outlives this hangs in the kernel
+_KILL_TIMEOUT = 5.0  # seconds; a longer-lived process hangs in the kernel
 _REAP_TIMEOUT = 10.0  # seconds for a killed process to go, and for the cleanup program
 
 # Command to run a shell below a process that adopts the orphans; empty where there is none.
@@ -115,7 +115,7 @@ class ProcessTree:
         tree: set[int] = set()
         children: dict[int, list[int]] = {}
         names: list[str] = []
-        with suppress(OSError):  # for example too many open files: kill what is in the group
+        with suppress(OSError):  # for example too many open files: kill the group
             names = os.listdir(_PROC)
         for pid in (int(name) for name in names if name.isdigit()):
             # The process name in parentheses may contain anything, parentheses too.
@@ -136,7 +136,7 @@ class ProcessTree:
         """Return whether there are more processes than the limit."""
         if not self._lists_children:
             return self._has_proc and len(self.pids()) > limit
-        # `pids` reads what does not belong to the shell, too, and would take too long.
+        # `pids` also reads other processes than the shell's, and would take too long.
         tree, todo = {self._group}, [self._root, self._group]
         while todo and len(tree) <= limit:
             pid = todo.pop()
@@ -190,7 +190,7 @@ def _send_signal(pids: set[int], number: int) -> None:
 
 
 class ShellProcess:
-    """Running shell that takes one command at a time, all from the thread that started it."""
+    """Running shell with one command at a time, all from the thread of its start."""
 
     def __init__(
         self, launch: Launch, timeout: float, cancelled: Cancelled, keep: int = KEPT_BYTES
@@ -257,7 +257,7 @@ class ShellProcess:
         """Run a command until it ends or has to be ended; in the latter case the shell is gone."""
         token = new_token()
         encoded = encode_command(command, token, self._status)
-        # After what the shell has not taken yet: its setup, at the first command.
+        # After the bytes that the shell has not taken yet: the setup, at the first command.
         self._to_write = memoryview(bytes(self._to_write) + encoded)
         output, deadline = Output(self._keep), time.monotonic() + timeout
         ending: Ending | None = None
@@ -285,7 +285,7 @@ class ShellProcess:
         output.add(self._unread if marked_code is None else text)
         if marked_code is not None and ending == "exited":  # right after its end marker
             return CommandResult("finished", output, marked_code)
-        # As shells report it: 128 plus the signal's number for a process that was killed.
+        # As shells report a killed process: 128 plus the signal's number.
         return CommandResult(ending, output, 128 - code if code is not None and code < 0 else code)
 
     def exceeds_max_processes(self) -> bool:
@@ -302,7 +302,7 @@ class ShellProcess:
         self._reap()
 
     def close(self, grace: float, cancelled: Cancelled) -> None:
-        """End the shell, then its background processes; after `grace` seconds kill what is left."""
+        """End the shell, then its background processes; after `grace` seconds kill the rest."""
         deadline = time.monotonic() + grace
 
         def wait_until(is_over: Callable[[], bool]) -> None:
@@ -320,7 +320,7 @@ class ShellProcess:
         self._reap()
 
     def _exchange(self) -> bool:
-        """Write and read what is possible now; return whether anything was read."""
+        """Write and read as far as possible now; return whether anything was read."""
         # A pipe that is closed is always ready, so `poll` would not wait.
         if self._output_closed:
             time.sleep(POLL)
@@ -335,7 +335,7 @@ class ShellProcess:
             try:
                 count = self._stdin.write(self._to_write)
                 self._to_write = self._to_write[count or 0 :]
-            except OSError:  # the shell reads no more; that it has ended is noticed elsewhere
+            except OSError:  # the shell reads no more; its end is noticed elsewhere
                 self._to_write = memoryview(b"")
         data = self._read()
         self._unread += data

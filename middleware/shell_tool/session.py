@@ -2,7 +2,7 @@
 
 The thread starts the shell, runs all its commands in order, and ends it. So parallel tool calls
 wait for each other, an event loop never waits for a shell, no thread of a shared pool is occupied,
-and bubblewrap, which ends with the thread that started it, ends with the session.
+and bubblewrap, which ends with the starting thread, ends with the session.
 A session also ends with its middleware and with the process.
 """
 
@@ -28,7 +28,7 @@ _EXIT_TIMEOUT = 2.0  # seconds that the end of the process waits for each sessio
 
 
 class Job(Future[T]):
-    """Work for the thread of a session, in the form that `Invoke` takes."""
+    """Work for the thread of a session, in the form for `Invoke`."""
 
     def __init__(self, work: Work[T]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Job(Future[T]):
         return self.result()
 
     async def ainvoke(self, input: None, config: object = None) -> T:
-        """Await the result; a cancelled task returns only when its command is dead."""
+        """Await the result; a cancelled task returns only after the end of its command."""
         waiting = asyncio.wrap_future(self)
         try:
             # Shielded, because the end of the command is awaited after a cancellation, too.
@@ -85,7 +85,7 @@ class Job(Future[T]):
 class Session(threading.Thread):
     """Thread that owns a shell; an entry of `sessions` until it ends.
 
-    It must not hold `Sessions` itself, which would then never be garbage-collected. Jobs are
+    A session must not hold `Sessions` itself, which would then never be garbage-collected. Jobs are
     queued, and `ended` is read, while `lock` is held.
     """
 
@@ -103,7 +103,7 @@ class Session(threading.Thread):
 
     @property
     def ended(self) -> bool:
-        """True if it takes no more jobs: it is over, or a fork has left its thread behind."""
+        """True if the session takes no more jobs: ended, or a fork has left its thread behind."""
         return self._over or not self.is_alive()
 
     def abandon(self) -> None:
@@ -122,7 +122,7 @@ class Session(threading.Thread):
             # A job that raises ends the run, and so the session.
             elif not job.run(self._supervisor, lambda: self._is_abandoned):
                 self._is_abandoned = True
-            del job  # it holds on to the state of the run; waiting for the next one may take long
+            del job  # it holds the state of the run; waiting for the next job may take long
         self._supervisor.kill()
         while not self.jobs.empty():
             if (left := self.jobs.get()) is not None:

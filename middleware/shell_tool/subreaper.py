@@ -1,13 +1,13 @@
-"""Parent process of a shell, which adopts every process that the shell leaves behind.
+"""Parent process of a shell, which adopts every orphan of the shell.
 
-Linux gives an orphan to its nearest ancestor that is a "child subreaper". So whatever a shell
-starts stays below this process, and can be found, in whatever session or environment it runs. A
+Linux gives an orphan to the nearest ancestor that is a "child subreaper". So all processes from a
+shell stay below this process, and can be found, in whatever session or environment they run. A
 library must not make the user's process a subreaper, which would adopt other orphans too, so each
-shell has one. It is started as a script, so it imports nothing of this package.
+shell has a separate process. It is started as a script, and imports nothing of this package.
 
-Arguments: a descriptor, the path of the shell, and the shell's arguments from `argv[0]` on. To the
-descriptor it writes a line with the shell's process id, and one with the exit code when the shell
-has ended. Then it waits to be killed.
+Arguments: a descriptor, the path of the shell, and the shell's arguments from `argv[0]` on. The
+process writes a line with the shell's process id to the descriptor, and a line with the exit code
+when the shell has ended. Then it waits to be killed.
 """
 
 import ctypes
@@ -20,12 +20,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
-    """Run the shell in a new session, and reap what it leaves behind."""
+    """Run the shell in a new session, and reap its orphans."""
     report, program, argv = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     os.set_inheritable(report, False)
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # bubblewrap's `--die-with-parent` means this process, so this one has to end with its parent.
+    # For bubblewrap, `--die-with-parent` means this process, which has to end with its parent.
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     shell = os.fork()
     if not shell:
@@ -38,11 +38,11 @@ def main() -> None:
             os.write(2, f"{program}: {error.strerror}".encode())
             os._exit(127)
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(3):  # only the shell's copies of its pipes stay open
+    for descriptor in range(3):  # only the shell's copies of the pipes stay open
         os.dup2(null, descriptor)
     os.write(report, b"%d\n" % shell)  # fails if the parent has ended before it was watched
 
-    # The shell itself is not reaped: nobody else can get its id, which is that of its group.
+    # The shell itself is not reaped: so no other process gets its id, the id of its group.
     while True:
         child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         assert child is not None  # it would be with WNOHANG

@@ -1,4 +1,4 @@
-"""Shell of one run: started when needed, replaced when lost, and what the model reads about it."""
+"""Shell of one run: started when needed, replaced when lost, and described to the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ restart=true starts one now.
 one command."""
 
 _LOSSES: Final = "working directory, variables, functions and background processes"
-# Reason for the first shell of a session. A model that knows an earlier shell has to read it.
+# Reason for the first shell of a session, for a model with results of an earlier shell.
 _FIRST_SHELL: Final = "A new shell was started"
 
 _log = logging.getLogger(__name__)
@@ -42,12 +42,12 @@ _log = logging.getLogger(__name__)
 class ShellError(TurnError):
     """The shell of a run cannot be started, or a start-up command failed.
 
-    A command of the model never raises this error: the model reads how it failed.
+    A failed command of the model never raises this error: the model reads the failure.
 
     Attributes:
         command: The start-up command; None if the shell itself does not start.
-        exit_code: Its exit code, or None.
-        output: What was printed, redacted.
+        exit_code: The exit code, or None.
+        output: The output, redacted.
     """
 
     code = "AF345"
@@ -68,12 +68,12 @@ class ShellError(TurnError):
 
 @dataclass(frozen=True)
 class ShellSettings:
-    """Settings that all shells of a middleware have in common."""
+    """Settings of all shells of a middleware."""
 
     policy: ExecutionPolicy
     root: Path | None  # None: a temporary folder for each run
     shell: tuple[str, ...]  # the program and its arguments
-    env: Mapping[str, str]  # in addition to those of the policy
+    env: Mapping[str, str]  # in addition to the variables of the policy
     startup: tuple[str, ...]
     shutdown: tuple[str, ...]
     rules: tuple[RedactionRule, ...]
@@ -82,7 +82,7 @@ class ShellSettings:
 def folder_at(path: Path) -> Path:
     """Return the absolute path of a folder, which need not exist yet."""
     folder = path.resolve()
-    # It cannot be made below a file.
+    # No folder can be made below a file.
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     if not nearest.is_dir():
         raise ValueError(
@@ -156,7 +156,7 @@ class ShellSupervisor:
         )
 
     def ensure(self, cancelled: Cancelled) -> ShellProcess:
-        """Return the shell; start one if there is none or it has ended."""
+        """Return the shell; start a shell if there is none or it has ended."""
         if self._shell is not None and not self._shell.alive:
             self._discard_shell("The shell had ended, so a new one was started")
         if self._shell is None:
@@ -166,7 +166,7 @@ class ShellSupervisor:
         return self._shell
 
     def run(self, command: str, cancelled: Cancelled) -> CommandResult:
-        """Run a command; a ValueError means that no shell can read it."""
+        """Run a command; a ValueError means a command that no shell can read."""
         timeout = self.settings.policy.command_timeout
         result = self.ensure(cancelled).run(command, timeout, cancelled)
         if result.ending != "finished":
@@ -266,7 +266,7 @@ class ShellSupervisor:
         return shell
 
     def _visible_output(self, result: CommandResult) -> tuple[str, bool, str]:
-        """Return the visible output, whether that is not all, and why it is withheld."""
+        """Return the visible output, whether it is cut, and the reason if it is withheld."""
         policy, redact = self.settings.policy, [rule.apply for rule in self.settings.rules]
         limits = (policy.max_output_lines, policy.max_output_bytes)
         try:
