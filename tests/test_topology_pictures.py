@@ -28,7 +28,6 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
-from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import LimitUnit, ToolGuard, UsageLimit
 from agent_factory.topology import plan as plan_of
@@ -46,30 +45,16 @@ from agent_factory.topology.model import (
     ToolKind,
 )
 from agent_factory.topology.render.details import details_of, overview
-from agent_factory.topology.render.figure import (
-    LABEL_ROW,
-    LETTER,
-    LONGEST_REMARK,
-    MOST_REMARKS,
-    PAD,
-    Figure,
-    figure_of,
-    small,
-)
-from agent_factory.topology.render.html import page
+from agent_factory.topology.render.figure import LONGEST_REMARK, MOST_REMARKS, figure_of
 from agent_factory.topology.render.layout import (
-    Layout,
-    Route,
-    area_of,
-    cross,
+    Drawing,
     crossed_titles,
     lay_out,
-    overlap,
+    points_of,
     read_layout,
-    run_graphviz,
-    to_dot,
 )
-from agent_factory.topology.render.svg import DAY, NIGHT, Theme, draw
+from agent_factory.topology.render.palette import DAY, NIGHT, Theme
+from agent_factory.topology.render.svg import draw
 from samples import Guard, find, show
 from tables import each
 
@@ -80,6 +65,15 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</script><img onerror=alert(1) src='x'>&\"]; \x00\ud800{}"
 
 
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+
+
+def documented() -> Topology:
+    """The plan that the documentation shows."""
+    plan: Topology = runpy.run_path(str(PICTURES / "make.py"))["plan"]()
+    return plan
+
+
 def full() -> Topology:
     return plan_agent(
         tools=[find, show, {"type": "web_search"}],
@@ -88,31 +82,15 @@ def full() -> Topology:
     )
 
 
-def stub_layout(figure: Figure) -> Layout:
-    """Everything in one column: a layout that needs no Graphviz."""
-    middles = {box.key: (400.0, 100.0 + 300 * place) for place, box in enumerate(figure.boxes)}
-    routes = {
-        arrow.key: Route(
-            (middles[arrow.source.key], (0, 0), (0, 0), (90, 90)),
-            middles[arrow.target.key],
-            (50, 50) if arrow.label else None,
-        )
-        for arrow in figure.arrows
-    }
-    return Layout((800, 300 * len(figure.boxes)), middles, routes, ((0, 0, 9, 9),) * 3)
-
-
 def picture(plan: Topology, *, linked: bool = False) -> str:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
     figure = figure_of(plan)
-    layout = stub_layout(figure)
-    groups = layout.groups[: len(figure.groups)]
-    placed = Layout(layout.size, layout.boxes, layout.routes, groups)
-    return draw(figure, placed, details_of(plan, figure), linked=linked)
+    return draw(figure, lay_out(figure), details_of(plan, figure), linked=linked)
 
 
 def document(plan: Topology) -> str:
-    figure = figure_of(plan)
-    return page(plan, figure, picture(plan, linked=True), details_of(plan, figure))
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    return plan.to_html()
 
 
 def parts(svg: str) -> dict[str, ElementTree.Element]:
@@ -122,6 +100,25 @@ def parts(svg: str) -> dict[str, ElementTree.Element]:
 
 def words(element: ElementTree.Element) -> str:
     return " ".join(" ".join(element.itertext()).split())
+
+
+def is_item(element: ElementTree.Element) -> bool:
+    return element.get("class") == "item"
+
+
+Area = tuple[float, float, float, float]
+
+
+def area_of(part: ElementTree.Element, *roles: str) -> Area:
+    """Left, top, right and bottom of the first shape of a part that has one of the roles."""
+    shape = next(each for each in part.iter() if each.get("class") in roles)
+    numbers = re.findall(r"-?[\d.]+", shape.get("d") or shape.get("points") or "")
+    xs, ys = ([float(number) for number in numbers[start::2]] for start in (0, 1))
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def contains(outer: Area, inner: Area) -> bool:
+    return outer[0] < inner[0] and outer[1] < inner[1] and outer[2:] > inner[2:]
 
 
 # What a picture shows
@@ -150,9 +147,9 @@ def test_layers_are_frames_around_the_tools_that_stand_where_they_run() -> None:
     [model] = [part for part in drawn.values() if part.get("class") == "node model"]
     layers = [part for part in model.iter(f"{SVG}g") if part.get("class") == "layer"]
     assert [layer.get("data-words") for layer in layers] == ["Guard", "other"]
-    rects = [layer.find(f"{SVG}rect") for layer in layers]
-    outer, inner = [float(rect.get("width", "0")) for rect in rects if rect is not None]
-    assert outer > inner
+    outer, inner = (area_of(layer, "frame") for layer in layers)
+    assert contains(outer, inner)
+    assert contains(inner, area_of(model, "core"))
     assert "web_search run by the provider" in words(model)
     assert "Answer structured answer" in words(model)
     [tools] = [words(part) for part in drawn.values() if part.get("class") == "node tools"]
@@ -176,8 +173,6 @@ def test_an_arrow_has_a_short_reason_and_the_whole_in_its_tooltip_and_jumps_are_
 
 def test_a_long_name_is_cut_and_kept_whole_in_its_details() -> None:
     name = "Guard" * 30
-    figure = figure_of(plan_agent(middleware=[Guard(name=name)]))
-    assert max(box.size[0] for box in figure.boxes) < 45 * LETTER + 60
     drawn = picture(plan_agent(middleware=[Guard(name=name)]))
     assert f"<title>{name}.before_model" in drawn
     assert "Guard…" in drawn
@@ -240,9 +235,9 @@ def test_a_guarded_tool_and_a_labelled_one_are_marked() -> None:
     [tools] = [part for part in drawn.values() if part.get("class") == "node tools"]
     for name, mark in marks.items():
         assert f"{name} {mark}".rstrip() in words(tools)
-    searched = [text.get("data-words") for text in tools.iter(f"{SVG}text")]
+    searched = [part.get("data-words") for part in tools.iter(f"{SVG}g") if is_item(part)]
     found = ["refund Ask Judge", "read_mail Ask Judge", "search", "clerk/pay clerk/Office"]
-    assert [*filter(None, searched)] == found
+    assert searched == found
     flowchart = desk().to_mermaid()
     assert "<br/>refund (outside, asked, judged)<br/>" in flowchart
     assert "<br/>search<br/>" in flowchart
@@ -291,15 +286,6 @@ def test_remarks_are_few_and_short() -> None:
     assert remark.endswith("…")
     assert len(boxes["Calls"].remarks) == MOST_REMARKS
     assert boxes["Calls"].remarks[-1] == f"and {9 - MOST_REMARKS + 1} more"
-
-
-def test_a_box_has_room_for_its_remarks_and_marks() -> None:
-    plan = desk(tools=(Tool("refund", labels=("untrusted", "private", "outside")),))
-    for box in figure_of(plan).boxes:
-        lines = [*box.remarks, *(line for frame in box.frames for line in frame.remarks)]
-        assert all(box.size[0] >= small(line) + 2 * PAD for line in lines)
-        for tool in box.tools:
-            assert box.core[0] >= len(tool.name) * LETTER + small(box.mark_of(tool)) + 2 * PAD
 
 
 def test_details_list_guards_limits_accesses_and_labels() -> None:
@@ -459,22 +445,6 @@ def test_any_name_gives_sound_xml(name: str) -> None:
 # Layout: the input and output of Graphviz
 
 
-def test_graphviz_gets_no_names_and_its_positions_are_counted_from_the_upper_left_corner() -> None:
-    source = to_dot(figure_of(plan_agent(middleware=[Guard(name='x"]; a')])))
-    assert "x" not in re.sub(r"box|fixedsize", "", source).replace("FIXEDSIZE", "").lower()
-    assert '"];' in source
-    layout = read_layout(
-        '{"bb": "0,0,200,100", "objects": [{"name": "cluster_0", "bb": "10,20,110,80"},'
-        ' {"name": "n0", "pos": "50,90"}, {"name": "n1", "pos": "50,10"}],'
-        ' "edges": [{"id": "e0", "pos": "e,50,20 50,80 50,60 50,50 50,30", "lp": "70,50"}]}'
-    )
-    assert layout.size == (200, 100)
-    assert layout.boxes == {"n0": (50, 10), "n1": (50, 90)}
-    assert layout.groups == ((10, 20, 110, 80),)
-    route = layout.routes["e0"]
-    assert (route.points[0], route.tip, route.label) == ((50, 20), (50, 80), (70, 50))
-
-
 def test_without_graphviz_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     with pytest.raises(ImportError, match=re.escape("the extra `draw`")):
@@ -489,15 +459,12 @@ def test_equal_plans_give_equal_pictures_whose_boxes_stay_apart_and_inside() -> 
     assert svg == full().to_svg()
     assert full().to_html() == full().to_html()
     assert "0x" not in svg
-    rects = []
-    for part in parts(svg).values():
-        if "node" in (part.get("class") or ""):
-            rect = next(iter(part.iter(f"{SVG}rect")))
-            x, y, width, height = (float(rect.get(k, "")) for k in ("x", "y", "width", "height"))
-            rects.append((x, y, x + width, y + height))
-    for a, b in combinations(rects, 2):
+    nodes = [part for part in parts(svg).values() if "node" in (part.get("class") or "")]
+    outlines = [area_of(node, "frame", "core") for node in nodes]
+    for a, b in combinations(outlines, 2):
         assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
-    assert min(min(rect) for rect in rects) >= 0
+    left, top, width, height = map(float, ElementTree.fromstring(svg).get("viewBox", "").split())
+    assert all(contains((left, top, left + width, top + height), area) for area in outlines)
 
 
 @each(
@@ -514,52 +481,43 @@ def test_no_arrow_crosses_the_title_of_a_group(stack: Any, tools: Any) -> None:
     pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
     figure = figure_of(plan_agent(tools=tools, middleware=stack))
     layout = lay_out(figure)
-    crossed = crossed_titles(figure, layout)
-    for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
-        width = group.title_size[0] / 2
-        start, end = (right - width, right) if group.title in crossed else (left, left + width)
-        height = bottom - LABEL_ROW if group.below else top + LABEL_ROW
-        for arrow, route in layout.routes.items():
-            points = [*route.points, route.tip]
-            others = [x for x, y in points if abs(y - height) < LABEL_ROW / 2]
-            assert not [x for x in others if start < x < end], (group.title, arrow)
+    assert crossed_titles(figure, layout) == []
 
 
-def test_no_label_stands_on_the_line_of_a_frame() -> None:
-    """Graphviz puts one there; the frame takes it in, and touches nothing else."""
+def test_a_title_that_an_arrow_would_cross_stands_on_the_other_side() -> None:
     pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
-    stack = [HumanInTheLoopMiddleware({"find": True})]
-    figure = figure_of(plan_agent(tools=[find, show], middleware=stack))
+    figure = figure_of(documented())
+    before = read_layout(Drawing(figure))
+    crossed = crossed_titles(figure, before)
+    assert crossed
+    for group in figure.groups:
+        titles = [layout.parts[group.key][-1].element for layout in (before, lay_out(figure))]
+        first, second = (min(x for x, _ in points_of(title)) for title in titles)
+        assert (first < second) == (group.title in crossed)
 
-    def on_lines(layout: Layout) -> list[str]:
-        labels = {
-            " ".join(arrow.label): area_of(label, arrow.label_size)
-            for arrow in figure.arrows
-            if (label := layout.routes[arrow.key].label) is not None
-        }
-        return [
-            text
-            for text, area in labels.items()
-            if any(cross(area, group) for group in layout.groups)
-        ]
 
-    before = read_layout(run_graphviz(to_dot(figure), "json0").decode())
-    layout = lay_out(figure)
-    assert on_lines(before)
-    assert on_lines(layout) == []
-    for group, frame in zip(figure.groups, layout.groups, strict=True):
-        members = {box.key for box in group.boxes}
-        for box in (box for box in figure.boxes if box.key not in members):
-            assert not overlap(area_of(layout.boxes[box.key], box.size), frame)
+def test_graphviz_gets_names_only_to_draw_a_png() -> None:
+    """Boxes have the size of their texts on each machine: Graphviz measures no font."""
+    figure = figure_of(plan_agent(middleware=[Guard(name="Judge")]))
+    assert "Judge" not in Drawing(figure).source
+    assert "Judge" in Drawing(figure, dots=144).source
+
+
+@each("name", [r"\N \G \\ \n", "-->", "]]>", "&amp;", "ア" * 9, 'x"]; a'])
+def test_graphviz_reads_nothing_into_a_name(name: str) -> None:
+    plan = plan_of(
+        Shape(layers=(Layer(name, Call.TOOL, "around"),), has_tools=True, tools=(Tool(name),))
+    )
+    root = ElementTree.fromstring(picture(plan))
+    assert [words(part) for part in root.iter() if is_item(part)] == [name]
+    assert plan.to_png().startswith(b"\x89PNG")
 
 
 def test_the_picture_of_the_documentation_is_up_to_date() -> None:
     """Its parts and words; places may differ with Graphviz."""
-    folder = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-    plan: Topology = runpy.run_path(str(folder / "make.py"))["plan"]()
-    published = parts((folder / "topology.svg").read_text(encoding="utf-8"))
+    published = parts((PICTURES / "topology.svg").read_text(encoding="utf-8"))
     assert {k: words(part) for k, part in published.items()} == {
-        k: words(part) for k, part in parts(picture(plan)).items()
+        k: words(part) for k, part in parts(picture(documented())).items()
     }
 
 

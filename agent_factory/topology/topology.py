@@ -141,7 +141,7 @@ class Topology(TopologyData):
         >>> plan(Shape()).to_png().startswith(b"\\x89PNG")
         True
         """
-        from agent_factory.topology.render.png import to_png
+        from agent_factory.topology.render.svg import to_png
 
         return to_png(self)
 

@@ -23,7 +23,7 @@ from agent_factory.serve.pages.attachments import LIMIT
 from agent_factory.serve.pages.markdown import markdown
 from agent_factory.serve.security import csrf_token, read_form
 from agent_factory.service import Service, ThreadInfo
-from agent_factory.topology.render import html, svg
+from agent_factory.topology.render import html, palette
 
 Endpoint = Callable[[Request], Response]
 
@@ -160,7 +160,7 @@ def _asset(name: str) -> str:
 @cache
 def _content(name: str) -> bytes | None:
     """A static file: one of this package, or what makes up the page of a plan."""
-    texts = {"plan.css": f"{svg.style()}\n{html.themes()}"}
+    texts = {"plan.css": f"{palette.style()}\n{html.themes()}"}
     texts |= {"plan-page.css": html.asset("page.css"), "plan.js": html.asset("page.js")}
     if name in texts:
         return texts[name].encode()

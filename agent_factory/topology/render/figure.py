@@ -1,12 +1,10 @@
-"""The content of a picture of a plan, and its size: boxes, arrows and frames, before any layout."""
+"""The content of a picture of a plan, before any layout: boxes, arrows and frames."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from operator import add
 from textwrap import wrap
-from unicodedata import east_asian_width
 
 from agent_factory.topology.declarations import JOBS, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
@@ -24,17 +22,8 @@ from agent_factory.topology.model import (
 )
 from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
 
-# All sizes are pixels. Names are set in a monospaced font, whose letters are 0.6 of its height
-# on every machine: so boxes fit their text, and no font has to be measured.
-LETTER, SMALL_LETTER = 7.9, 6.3
-"""The width of a letter of a name (13 px), and of a note (11 px, in a wide sans-serif font)."""
-HEAD, ROW, HEADER = 44, 18, 20
-"""The height of a box's two lines, of a row in it, and of a frame's header."""
-PAD, INSET, STRIPE = 12, 7, 5
-"""The space around text, between nested frames, and the width of a box's coloured stripe."""
-LABEL_ROW, LABEL_WIDTH = 15, 17
-"""The height of a line of an arrow's label in pixels, and its longest width in letters."""
-
+LABEL_WIDTH = 17
+"""The most letters of a line of an arrow's label."""
 LONGEST, LONGEST_REMARK = 36, 42
 """Letters of a name and of a remark that are shown; the details have all of them."""
 MOST_REMARKS = 3
@@ -66,11 +55,6 @@ class Frame:
     layer: Layer
     remarks: tuple[str, ...] = ()
 
-    @property
-    def header(self) -> float:
-        """The height of its name and its remarks."""
-        return HEADER + len(self.remarks) * LABEL_ROW
-
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -96,13 +80,6 @@ class Box:
         columns = ceil(len(self.tools) / COLUMN)
         return columns, ceil(len(self.tools) / max(columns, 1))
 
-    @property
-    def column_width(self) -> float:
-        """The width of a column."""
-        names = [letters(shown(tool.name)) * LETTER for tool in self.tools]
-        marks = [small(mark) + 2 * SMALL_LETTER for mark in map(self.mark_of, self.tools)]
-        return max(map(add, names, marks), default=0) + PAD
-
     def mark_of(self, tool: Tool) -> str:
         """The words that mark one of its tools: its kind, labels, touches, and who decides."""
         marks = [KIND_MARKS[tool.kind]] if tool.kind in KIND_MARKS else []
@@ -117,28 +94,6 @@ class Box:
             marks.append(f"{_WORDS[action][0]}{'' if action in always else ' at times'}")
         return ", ".join(marks)
 
-    @property
-    def core(self) -> tuple[float, float]:
-        """Width and height without the frames."""
-        if self.kind == "terminal":
-            return letters(self.title) * LETTER + 3 * PAD, 30
-        columns, rows = self.grid
-        texts = [letters(shown(self.title)) * LETTER, *map(small, (self.note, *self.remarks))]
-        width = max(*texts, columns * self.column_width) + 2 * PAD + STRIPE
-        height = HEAD + len(self.remarks) * LABEL_ROW
-        return width, height + (rows * ROW + PAD / 2 if self.tools else 0)
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height with all frames."""
-        width, height = self.core
-        # From the innermost frame outward: each is around those before.
-        for place, frame in reversed(list(enumerate(self.frames, 1))):
-            name = letters(shown(f"{place} {frame.layer.owner}")) * LETTER
-            header = max(name, *map(small, frame.remarks), 0) + 2 * PAD
-            width, height = max(width + 2 * INSET, header), height + frame.header + INSET
-        return width, height
-
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
@@ -151,25 +106,15 @@ class Arrow:
     label: tuple[str, ...]
     dashed: bool
 
-    @property
-    def label_size(self) -> tuple[float, float]:
-        """Width and height of its label."""
-        widest = max((len(line) for line in self.label), default=0)
-        return widest * SMALL_LETTER + 8, len(self.label) * LABEL_ROW
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Boxes that run equally often, in one frame, with its title at the top or at the bottom."""
 
+    key: str
     title: str
     boxes: tuple[Box, ...]
     below: bool
-
-    @property
-    def title_size(self) -> tuple[float, float]:
-        """The space for its title, which takes the left half, or the right one next to an arrow."""
-        return 2 * (len(self.title) * SMALL_LETTER + 2 * PAD), LABEL_ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +162,14 @@ def figure_of(plan: TopologyData) -> Figure:
         dashed = kinds == [TransitionReason.JUMP]
         source, target = boxes[edge.source], boxes[edge.target]
         arrows.append(Arrow(f"e{index}", source, target, edge, tuple(label), dashed))
-    groups = []
+    groups: list[Group] = []
     for title, members in _GROUPS.items():
         inside = tuple(box for box in boxes.values() if box.kind in members)
         # A model alone needs no frame around it.
         if inside and [box.kind for box in inside] != [MODEL]:
             # Jumps from all nodes enter the last group at its top.
-            groups.append(Group(title, inside, below=Phase.AFTER_AGENT in members))
+            key = f"g{len(groups)}"
+            groups.append(Group(key, title, inside, below=Phase.AFTER_AGENT in members))
     return Figure(tuple(boxes.values()), tuple(arrows), tuple(groups), plan.title)
 
 
@@ -270,17 +216,6 @@ KIND_MARKS = {
     ToolKind.INNER: "of an agent inside",
 }
 """The words that mark a tool that the agent does not run itself."""
-
-
-def letters(text: str) -> int:
-    """The width of a text in letters; those of East Asia count twice."""
-    # W and F are the wide and the full-width letters of Unicode.
-    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def small(text: str) -> float:
-    """The width of a note in pixels."""
-    return letters(text) * SMALL_LETTER
 
 
 def shown(name: str, longest: int = LONGEST) -> str:

@@ -11,7 +11,9 @@ from agent_factory.topology.model import TopologyData
 from agent_factory.topology.render.details import Details, details_of, overview
 from agent_factory.topology.render.figure import Figure, figure_of
 from agent_factory.topology.render.layout import lay_out
-from agent_factory.topology.render.svg import DAY, MONO, NIGHT, SANS, Theme, draw, rules, text
+from agent_factory.topology.render.layout import markup as text
+from agent_factory.topology.render.palette import DAY, MONO, NIGHT, SANS, Theme, rules
+from agent_factory.topology.render.svg import draw
 from agent_factory.topology.transitions import transitions_of
 
 

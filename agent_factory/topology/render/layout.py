@@ -1,65 +1,97 @@
-"""The positions of the parts of a picture, computed by Graphviz."""
+"""A figure, drawn by Graphviz: its shapes for an SVG, or the bytes of a PNG."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from importlib import import_module
 from itertools import pairwise
 from threading import Lock
-from typing import Any
+from typing import NamedTuple
+from unicodedata import east_asian_width
+from xml.etree import ElementTree
 
 from agent_factory.errors import require
 from agent_factory.topology.model import TOOLS
-from agent_factory.topology.render.figure import Arrow, Box, Figure, Group
+from agent_factory.topology.render.figure import Arrow, Box, Figure, Group, shown
+from agent_factory.topology.render.palette import DAY
 from agent_factory.topology.transitions import TransitionReason
-
-Point = tuple[float, float]
-Area = tuple[float, float, float, float]
-"""Left, top, right and bottom."""
-
-_INCH = 72
-"""Pixels per inch. Graphviz takes sizes in inches; its positions are pixels from the bottom."""
 
 _MANY = 130
 """The most arrows for which Graphviz also shortens long ones, which gives neat lanes. For 180 that
 took 13 seconds instead of 2; twelve middleware that all jump everywhere have 120 arrows."""
 
-_GAP = 3
-"""Pixels between a label and the frame that takes it in."""
+_DOTS = 144
+"""Dots per inch of a PNG: two for each pixel of the SVG, for sharp text."""
+
+_FONTS = {"name": ("monospace", 13, 7.9), "note": ("sans-serif", 11, 6.3)}
+"""Font of each role of a text, its height and the width of its letters in pixels.
+
+A monospaced font has letters of 0.6 of its height on every machine, and a wide sans-serif font has
+them for notes. So boxes fit their texts, and Graphviz has no font to measure."""
+
+_BLANK = "#010203"
+"""Color of a cell in place of a text: it says where the text stands."""
 
 _LOCK = Lock()
 """Graphviz is a C library with global state: it must not run in two threads at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """The curve of an arrow: cubic Bézier points, its tip, and the centre of its label."""
+class Text(NamedTuple):
+    """A text of a picture."""
 
-    points: tuple[Point, ...]
-    tip: Point
-    label: Point | None
+    text: str
+    role: str = "note"
+    """Class in the SVG, and kind of font."""
+
+    item: int = -1
+    """Index of the tool that it belongs to; -1 for all other texts."""
+
+    color: str = DAY.muted
+    """Color in a PNG."""
+
+
+class Mark(NamedTuple):
+    """A shape or a text at its place."""
+
+    role: str
+    """Class in the SVG: "core", "frame", "stripe", "line", "tip", "behind", "group", "name" ..."""
+
+    element: ElementTree.Element
+    """What Graphviz has drawn: a shape, or the blank cell of a text."""
+
+    text: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The position of everything, in pixels from the upper left corner.
+    """Everything that Graphviz has drawn of a figure.
 
-    Boxes have centres, and groups left, top, right and bottom. Boxes and routes are by key.
+    Args:
+        corner: The upper left corner of the picture.
+        size: Its width and height in pixels.
+        parts: The marks of boxes, arrows and groups, by their keys, from back to front.
     """
 
-    size: Point
-    boxes: Mapping[str, Point]
-    routes: Mapping[str, Route]
-    groups: tuple[Area, ...]
+    corner: tuple[float, float]
+    size: tuple[float, float]
+    parts: Mapping[str, Sequence[Mark]]
 
 
 def lay_out(figure: Figure) -> Layout:
-    """Let Graphviz compute the positions."""
-    # json0 holds positions alone; json would add drawing operations.
-    layout = read_layout(run_graphviz(to_dot(figure), "json0").decode())
-    return with_wide_groups(figure, layout)
+    """Let Graphviz draw the shapes of a figure, with blank cells in place of texts."""
+    layout = read_layout(Drawing(figure))
+    # A second drawing has the titles that arrows cross on the other side.
+    right = crossed_titles(figure, layout)
+    return read_layout(Drawing(figure, right)) if right else layout
+
+
+def draw_png(figure: Figure) -> bytes:
+    """The figure as a PNG picture."""
+    right = crossed_titles(figure, read_layout(Drawing(figure)))
+    return run_graphviz(Drawing(figure, right, dots=_DOTS).source, "png")
 
 
 def run_graphviz(source: str, form: str) -> bytes:
@@ -72,126 +104,206 @@ def run_graphviz(source: str, form: str) -> bytes:
     return picture
 
 
-def sizes(part: Box | Arrow | Group) -> str:
-    """The attributes that make room for a part, without any name of the plan."""
-    if isinstance(part, Box):
-        inches = "width={:.3f} height={:.3f}".format(*(pixels / _INCH for pixels in part.size))
-        return f'shape=box fixedsize=true {inches} label=""'
-    if isinstance(part, Arrow) and not part.label:
+def markup(value: str) -> str:
+    """A text for XML and HTML: escaped, and without characters that neither allows."""
+    # XML allows no control characters, even escaped.
+    return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
+
+
+def letters(text: str) -> int:
+    """The width of a text in letters; those of East Asia count twice."""
+    # W and F are the wide and the full-width letters of Unicode.
+    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+class Drawing:
+    """The input of Graphviz, and the texts of each part in the order of their cells.
+
+    Args:
+        figure: What to draw.
+        right: The titles of groups that stand on the right.
+        dots: Dots per inch of a picture with its texts; 0 for blank cells in place of texts.
+    """
+
+    def __init__(self, figure: Figure, right: Collection[str] = (), dots: int = 0) -> None:
+        self._is_blank = not dots
+        self.texts: dict[str, list[Text]] = {}
+        lines = [
+            "digraph {",
+            f'graph [nodesep=0.4 ranksep=0.5 pad=0.22 bgcolor="{DAY.paper}" '
+            f"outputorder=edgesfirst dpi={dots or 72}];",
+            *(
+                f"{box.key} [id={box.key} shape=plain label=<{self._box(box)}>];"
+                for box in figure.boxes
+            ),
+            *(self._group(group, is_right=group.title in right) for group in figure.groups),
+        ]
+        pairs = {(arrow.source.key, arrow.target.key) for arrow in figure.arrows}
+        detour = 1 if len(figure.arrows) <= _MANY else 0
+        for arrow in figure.arrows:
+            # The edge to the next node goes straight down, and so does the first of two between the
+            # same nodes: otherwise it winds around the other one. All others may take a detour.
+            straight = any(reason.why is TransitionReason.NEXT for reason in arrow.edge.reasons)
+            returns = (arrow.target.key, arrow.source.key) in pairs
+            weight = 20 if straight else 5 if returns and arrow.target.kind == TOOLS else detour
+            options = f"id={arrow.key} weight={weight} {self._arrow(arrow)}"
+            lines.append(f"{arrow.source.key} -> {arrow.target.key} [{options}];")
+        self.source = "\n".join([*lines, "}"])
+
+    def _cell(self, key: str, text: Text) -> str:
+        """A cell with a text of a part, or a blank cell of its size."""
+        if not text.text:
+            return "<TD></TD>"
+        self.texts.setdefault(key, []).append(text)
+        face, height, width = _FONTS[text.role.split()[0]]
+        align = "CENTER" if "label" in text.role else "LEFT"
+        if self._is_blank:
+            size = {"WIDTH": round(letters(text.text) * width), "HEIGHT": height + 3}
+            blank = _table("<TD></TD>", FIXEDSIZE="TRUE", BGCOLOR=_BLANK, ALIGN=align, **size)
+            return f"<TD>{blank}</TD>"
+        # Graphviz reads \N and the like in labels, and two backslashes as one.
+        words = markup(text.text).replace("\\", "\\\\")
+        words = f"<B>{words}</B>" if "title" in text.role else words
+        font = f'FACE="{face}" POINT-SIZE="{height}" COLOR="{text.color}"'
+        return f'<TD ALIGN="{align}"><FONT {font}>{words}</FONT></TD>'
+
+    def _rows(self, key: str, *texts: Text) -> list[str]:
+        return [self._cell(key, text) for text in texts]
+
+    def _group(self, group: Group, *, is_right: bool) -> str:
+        """A frame around boxes: its title in one half, and room for arrows in the other."""
+        title = self._cell(group.key, Text(group.title))
+        room = f'<TD WIDTH="{len(group.title) * _FONTS["note"][2] + 24:.0f}"></TD>'
+        label = f"label=<{_table(f'{room}{title}' if is_right else f'{title}{room}')}>"
+        label += f" labeljust=l labelloc={'b' if group.below else 't'}"
+        style = f'style="dotted,rounded" color="{DAY.muted}" margin=14 id={group.key}'
+        boxes = "; ".join(box.key for box in group.boxes)
+        return f"subgraph cluster_{group.key} {{ {style} {label} {boxes} }}"
+
+    def _arrow(self, arrow: Arrow) -> str:
+        color = DAY.jump if arrow.dashed else DAY.muted
+        style = f'color="{color}" style={"dashed" if arrow.dashed else "solid"} arrowsize=0.7'
+        if not arrow.label:
+            return style
+        rows = self._rows(arrow.key, *(Text(x, "note label", color=color) for x in arrow.label))
+        # The space around the cell keeps its background off the arrow.
+        cell = f'<TD BGCOLOR="{DAY.paper}">{_table(*rows)}</TD>'
+        return f"{style} label=<{_table(cell, CELLSPACING=5)}>"
+
+    def _box(self, box: Box, place: int = 0) -> str:
+        """A box from one of its frames inward."""
+        if place < len(box.frames):
+            frame = box.frames[place]
+            title = Text(f"{place + 1} {shown(frame.layer.owner)}", "name", color=DAY.ink)
+            head = _table(*self._rows(box.key, title, *map(Text, frame.remarks)), CELLPADDING=1)
+            inside = f"<TD>{self._box(box, place + 1)}</TD>"
+            look = {"COLOR": DAY.rim, "BGCOLOR": DAY.frame, "STYLE": "ROUNDED", "BORDER": 1}
+            return _table(f'<TD ALIGN="LEFT">{head}</TD>', inside, CELLPADDING=3, **look)
+        if box.kind == "terminal":
+            cell = self._cell(box.key, Text(box.title, "name title", color=DAY.paper))
+            return _table(cell, BGCOLOR=DAY.ink, STYLE="ROUNDED", CELLPADDING=8)
+        tint, stripe = DAY.kinds.get(box.kind, (DAY.paper, DAY.rim))
+        name = Text(shown(box.title), "name title", color=DAY.ink)
+        rows = self._rows(box.key, Text(box.note), name, *map(Text, box.remarks))
+        rows += self._tools(box)
+        look = {"BGCOLOR": tint, "COLOR": stripe, "BORDER": 5, "SIDES": "L", "CELLPADDING": 2}
+        return _table(f"<TD>{_table(*rows, CELLPADDING=1)}</TD>", **look)
+
+    def _tools(self, box: Box) -> Iterator[str]:
+        """The row of a box with its tools, which stand in columns."""
+        _, in_column = box.grid
+        rows = []
+        for line in range(in_column):
+            texts = []
+            for index in range(line, len(box.tools), in_column):
+                tool = box.tools[index]
+                texts.append(Text(shown(tool.name), "name", index, DAY.ink))
+                texts.append(Text(box.mark_of(tool), "note", index))
+            rows.append("".join(self._rows(box.key, *texts)))
+        if rows:
+            yield f'<TD ALIGN="LEFT">{_table(*rows, CELLPADDING=2)}</TD>'
+
+
+def _table(*rows: str, **settings: object) -> str:
+    """A table of Graphviz' labels, without lines and spaces unless the settings say otherwise."""
+    usual = {"BORDER": 0, "CELLBORDER": 0, "CELLSPACING": 0, "CELLPADDING": 0}
+    words = " ".join(f'{name}="{value}"' for name, value in {**usual, **settings}.items())
+    return f"<TABLE {words}>{''.join(f'<TR>{row}</TR>' for row in rows)}</TABLE>"
+
+
+_ROLES = {
+    DAY.frame: "frame",
+    DAY.paper: "core",
+    **{tint: "core" for tint, _ in DAY.kinds.values()},
+}
+"""Roles of the shapes in a box, by their colors."""
+
+
+def read_layout(drawing: Drawing) -> Layout:
+    """Let Graphviz draw, and read its SVG."""
+    svg = run_graphviz(drawing.source, "svg").decode()
+    # Without its namespace, tags are plain names.
+    root = ElementTree.fromstring(svg.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+    graph = root.find("g")
+    assert graph is not None
+    x, y = re.findall(r"translate\(([-\d.]+) ([-\d.]+)\)", graph.get("transform", ""))[0]
+    parts = {}
+    for part in graph.iterfind("g"):
+        key, texts = part.get("id", ""), iter(drawing.texts.get(part.get("id", ""), ()))
+        marks = []
+        for element in part:
+            if element.get("fill") == _BLANK:
+                text = next(texts)
+                marks.append(Mark(text.role, element, text))
+            elif role := _role(element, part.get("class", "")):
+                marks.append(Mark(role, element))
+        parts[key] = marks
+    _, _, width, height = map(float, root.get("viewBox", "").split())
+    return Layout((-float(x), -float(y)), (width, height), parts)
+
+
+def _role(shape: ElementTree.Element, kind: str) -> str:
+    """The role of a shape; empty for titles, and for lines around shapes, which have a style."""
+    fill = shape.get("fill", "")
+    if shape.tag == "title":
         return ""
-    width, height = part.title_size if isinstance(part, Group) else part.label_size
-    # Graphviz would measure a text in some font; a blank table has a known size.
-    size = f'FIXEDSIZE="TRUE" WIDTH="{width:.0f}" HEIGHT="{height:.0f}"'
-    return f'label=<<TABLE BORDER="0" {size}><TR><TD></TD></TR></TABLE>>'
-
-
-def to_dot(figure: Figure, attributes: Callable[[Box | Arrow | Group], str] = sizes) -> str:
-    """The input of Graphviz: keys and groups, with the attributes of each part."""
-    lines = ["digraph {", "graph [nodesep=0.4 ranksep=0.5];"]
-    lines += (f"{box.key} [{attributes(box)}];" for box in figure.boxes)
-    for index, group in enumerate(figure.groups):
-        keys = "; ".join(box.key for box in group.boxes)
-        label = f"{attributes(group)} labeljust=l labelloc={'b' if group.below else 't'}"
-        lines.append(f"subgraph cluster_{index} {{ margin=14 {label} {keys} }}")
-    pairs = {(arrow.source.key, arrow.target.key) for arrow in figure.arrows}
-    detour = 1 if len(figure.arrows) <= _MANY else 0
-    for arrow in figure.arrows:
-        # The edge to the next node goes straight down, and so does the first of two between the
-        # same nodes: otherwise it winds around the other one. All others may take a detour.
-        straight = any(reason.why is TransitionReason.NEXT for reason in arrow.edge.reasons)
-        returns = (arrow.target.key, arrow.source.key) in pairs
-        weight = 20 if straight else 5 if returns and arrow.target.kind == TOOLS else detour
-        options = f'id="{arrow.key}" weight={weight} {attributes(arrow)}'
-        lines.append(f"{arrow.source.key} -> {arrow.target.key} [{options}];")
-    return "\n".join([*lines, "}"])
-
-
-def read_layout(text: str) -> Layout:
-    """Read the output of Graphviz, with positions counted from the upper left corner."""
-    data: dict[str, Any] = json.loads(text)
-    _, _, width, height = _numbers(data["bb"])
-
-    def point(text: str) -> Point:
-        x, y = _numbers(text)
-        return x, height - y
-
-    routes, groups = {}, {}
-    for edge in data.get("edges", []):
-        # The form is "e,x,y x,y ...": the tip of the arrow, and then the points of its curve.
-        tip, *points = edge["pos"].removeprefix("e,").split(" ")
-        label = point(edge["lp"]) if "lp" in edge else None
-        routes[edge["id"]] = Route(tuple(map(point, points)), point(tip), label)
-    objects = data.get("objects", [])
-    for item in objects:
-        kind, _, index = item["name"].rpartition("_")
-        # Graphviz lists clusters among the nodes, and knows them by this prefix.
-        if kind == "cluster":
-            left, bottom, right, top = _numbers(item["bb"])
-            groups[int(index)] = (left, height - top, right, height - bottom)
-    return Layout(
-        size=(width, height),
-        # Clusters have no position but a bounding box.
-        boxes={item["name"]: point(item["pos"]) for item in objects if "pos" in item},
-        routes=routes,
-        groups=tuple(groups[index] for index in sorted(groups)),
-    )
+    if kind == "cluster":
+        return "group"
+    if kind == "edge":
+        return "line" if shape.tag == "path" else "behind" if fill == DAY.paper else "tip"
+    return "stripe" if shape.tag == "polyline" else _ROLES.get(fill, "")
 
 
 def crossed_titles(figure: Figure, layout: Layout) -> list[str]:
-    """The titles of groups that an arrow would cross on the left; they stand on the right."""
+    """The titles of groups that an arrow crosses where they stand."""
+    lines = [
+        points_of(mark.element)
+        for arrow in figure.arrows
+        for mark in layout.parts[arrow.key]
+        if mark.role == "line"
+    ]
     titles = []
-    for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
-        width, height = group.title_size
-        middle = bottom - height if group.below else top + height
-        title = left, middle - height / 2, left + width / 2, middle + height / 2
-        for route in layout.routes.values():
-            # The control points enclose a curve, so no arrow that crosses the title is missed.
-            for (x, y), (x2, y2) in pairwise([*route.points, route.tip]):
-                part = min(x, x2), min(y, y2), max(x, x2), max(y, y2)
-                titles += [group.title] if overlap(part, title) else []
+    for group in figure.groups:
+        left, top, right, bottom = area_of(layout.parts[group.key][-1].element)
+        # The control points enclose a curve, so no arrow that crosses the title is missed.
+        titles += [
+            group.title
+            for points in lines
+            for (x, y), (x2, y2) in pairwise(points)
+            if min(x, x2) < right and left < max(x, x2)
+            if min(y, y2) < bottom and top < max(y, y2)
+        ]
     return titles
 
 
-def with_wide_groups(figure: Figure, layout: Layout) -> Layout:
-    """Let the frames of groups take in labels that stand on their lines, where there is room."""
-    # Graphviz keeps labels from boxes and from each other, and not from the frames of groups.
-    labels = [
-        area_of(place, arrow.label_size)
-        for arrow in figure.arrows
-        if (place := layout.routes[arrow.key].label) is not None
-    ]
-    groups = list(layout.groups)
-    for index, group in enumerate(figure.groups):
-        outside = [box for box in figure.boxes if box not in group.boxes]
-        others = [area_of(layout.boxes[box.key], box.size) for box in outside]
-        others += [area for place, area in enumerate(groups) if place != index]
-        for label in labels:
-            (left, top, right, bottom), (x, y, x2, y2) = groups[index], label
-            corner = min(left, x - _GAP), min(top, y - _GAP)
-            wide = *corner, max(right, x2 + _GAP), max(bottom, y2 + _GAP)
-            # A box in a frame of another group would be wrong; a label on a line is only ugly.
-            if cross(label, groups[index]) and not any(overlap(wide, other) for other in others):
-                groups[index] = wide
-    return replace(layout, groups=tuple(groups))
+def points_of(shape: ElementTree.Element) -> list[tuple[float, float]]:
+    """The points of a shape of Graphviz."""
+    text = shape.get("d") or shape.get("points") or ""
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+", text)]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def area_of(centre: Point, size: Point) -> Area:
-    """Left, top, right and bottom of a rectangle."""
-    (x, y), (width, height) = centre, size
-    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
-
-
-def overlap(one: Area, other: Area) -> bool:
-    """Return True if two rectangles have a point in common."""
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def cross(area: Area, frame: Area) -> bool:
-    """Return True if a rectangle stands on the line of a frame: partly inside, partly outside."""
-    left, top, right, bottom = frame
-    is_inside = left < area[0] and area[2] < right and top < area[1] and area[3] < bottom
-    return overlap(area, frame) and not is_inside
-
-
-def _numbers(text: str) -> list[float]:
-    return [float(part) for part in text.split(",")]
+def area_of(shape: ElementTree.Element) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of a shape."""
+    xs, ys = zip(*points_of(shape), strict=True)
+    return min(xs), min(ys), max(xs), max(ys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agent_factory.topology.render.svg import text
+from agent_factory.topology.render.layout import markup as text
 
 MOST_ROWS = 500
 """The most rows of a table; its last line has the number of the others."""
