@@ -55,7 +55,7 @@ print(agent.invoke({"messages": "Hi"})["messages"][-1].text)
 Hello.
 ```
 
-## What it does
+## Behavior
 
 ## When not to use it
 
