@@ -1,4 +1,4 @@
-"""AgentMiddleware with its hooks, layers and flows, and how they are read from a class.
+"""AgentMiddleware with its hooks, layers and flows, and the reader of its subclasses.
 
-Its modules are private; import their names from `agent_factory`.
+The modules are private; import the names from `agent_factory`.
 """

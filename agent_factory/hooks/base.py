@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     """State update that a hook returns."""
 
     HookReturn = HookResult | Flow[HookResult]
-    """State update, or a flow that returns one."""
+    """State update, or a flow whose result is a state update."""
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     - Node hooks `before_agent`, `before_model`, `after_model`, `after_agent` take the state and
       the runtime, and return a state update or None.
     - Layers `wrap_model_call`, `wrap_tool_call` take the request and a handler, and decide
-      whether, when and with what to call the handler.
+      whether, when and with which request to call the handler.
     - Flows `around_model`, `around_tool` are layers that are written once for sync and async runs.
       A node hook that is a generator is a flow, too.
     - The flow `around_stream` changes answers chunk by chunk.
@@ -60,7 +60,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
 
     A subclass may override either form of a layer, and the form of the most derived class runs: an
     override of the sync or the async form replaces both. Where a class defines a flow, its wraps
-    run it, so a subclass can call `super().wrap_model_call(request, handler)`, as can a test.
+    run the flow, so a subclass or a test can call `super().wrap_model_call(request, handler)`.
 
     The type parameters are the state, the context and the structured response; all have defaults.
 
@@ -68,38 +68,41 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     after hooks in reverse.
 
     Args:
-        name: Name of this instance, if a stack has several of a class. Default: the class name.
-            A subclass with its own `__init__` need not call this one.
+            name: Name of this instance, if a stack has several of a class. Default: the class name.
+                A subclass with its own `__init__` need not call `super().__init__`.
 
     Attributes:
-        state_schema: TypedDict that extends AgentState with the keys this middleware uses.
-        tools: Tools to add to the agent.
-        trace_policy: How its spans are recorded; None means the process-wide default.
-        transformers: Stream transformers to add to the agent.
-        ordering: Where it belongs in a stack; checked when an agent is built.
-        expected_tools: Names or patterns of tools it is configured for. A build fails if one is
-            nearly the name of a tool (AF124), and warns if a tool is missing (AF210).
-        guards: Its decisions about tool calls before they run, as `ToolGuard`s. The plan shows
-            them, and a build checks that no call bypasses them.
-        guard_settings: Names of its settings that say what it keeps out, lets run or limits, such
-            as the strategy of a redaction; "policy.judge" names an attribute of an attribute. Each
-            plan holds them; it holds others on request.
-        limits: What a run, a thread or a ledger may use at most, as `UsageLimit`s.
-        most_attempts: How often its layers call inward for one call at most, such as for retries.
-            The bounds of a plan multiply by it.
-        counts_attempts: Whether its layers run inside of all others, wherever it stands in the
-            list: for a limit, since a layer further out may call inward several times.
-        needs_checkpointer: Whether it depends on state that is kept between runs of a thread.
-        unused: Names of hooks, layers and flows of this class that do nothing as configured. The
-            plan leaves them out, because each node costs a step in every run. A class that
-            sets it in `__init__` has `unused = ()` in its body: then a method that a subclass
-            overrides is used all the same.
-        keyed_by_name: Keys of the state with a dict in which each middleware has an entry under its
-            name, merged by a function. After `create_agent(moved=...)`, an entry that was stored
-            under a former name is found under the current one.
-        message_guard: What keeps data out of the messages of the agent, and of all that shows them.
-        kept_flows: Names of flows that a wrap of a subclass does not replace: the flow runs outside
-            of the wrap. For a class that must not lose its layer, such as a limit.
+            state_schema: TypedDict that extends AgentState with the keys of this middleware.
+            tools: Tools to add to the agent.
+            trace_policy: Contents of the middleware's spans; None means the process-wide default.
+            transformers: Stream transformers to add to the agent.
+            ordering: Position in a stack; checked when an agent is built.
+            expected_tools: Names or patterns of tools for which the middleware is configured. A
+                build fails if a name is nearly the name of a tool (AF124), and warns of a missing
+                tool (AF210).
+            guards: Decisions about tool calls before they run, as `ToolGuard`s. The plan shows the
+                decisions, and a build checks that no call bypasses them.
+            guard_settings: Names of settings that keep data out, let calls run or limit them, such
+                as the strategy of a redaction; "policy.judge" names an attribute of an attribute.
+                Each plan holds these settings, and further settings on request.
+            limits: The most that a run, a thread or a ledger may use, as `UsageLimit`s.
+            most_attempts: Most calls inward of its layers for one call, such as for retries. The
+                bounds of a plan multiply by this number.
+            counts_attempts: Whether its layers run inside of all others, wherever the middleware
+                stands in the list: for a limit, since a layer further out may call inward several
+                times.
+            needs_checkpointer: Whether the middleware depends on state between the runs of a
+                thread.
+            unused: Names of hooks, layers and flows of this class that do nothing as configured.
+                The plan leaves them out, because each node costs a step in every run. A class that
+                sets `unused` in `__init__` has `unused = ()` in its body: then a method that a
+                subclass overrides is used all the same.
+            keyed_by_name: Keys of the state with a dict in which each middleware has an entry under
+                its name, merged by a function. After `create_agent(moved=...)`, an entry under a
+                former name is found under the current name.
+            message_guard: Filter of the messages of the agent, and of all output that shows them.
+            kept_flows: Names of flows that a wrap of a subclass does not replace: the flow runs
+                outside of the wrap. For a class that must not lose its layer, such as a limit.
 
     >>> class Greeter(AgentMiddleware):
     ...     def before_model(self, state, runtime):
@@ -130,14 +133,14 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     def __init__(self, *, name: str | None = None) -> None:
         if name:
             self.name = str(name)
-        if type(self).tools == ():  # a list may be added to, so no two instances share one
+        if type(self).tools == ():  # instances may add to the list, so no two share a list
             self.tools = []
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for hook in NODE_HOOKS:
             names = (hook, f"a{hook}")
-            # A base class need not be a middleware. A build refuses a class that has both forms.
+            # A base class need not be a middleware. A build refuses a class with both forms.
             body = next(vars(base) for base in cls.__mro__ if vars(base).keys() & names)
             flow = body.get(hook)
             if isgeneratorfunction(flow) and names[1] not in body:
@@ -150,24 +153,25 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         def __new__(cls, *args, **kwargs):
             if args or kwargs:
                 _check_arguments(cls, args, kwargs)
-            # A class may also derive from one whose `__new__` takes the arguments.
+            # A class may also derive from a class whose `__new__` takes the arguments.
             new = super().__new__
             return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
 
         __new__.__signature__ = signature(__init__)
 
-        # Those of langchain 1.5 are generic, so programs give types to a class without parameters.
+        # Middleware of langchain 1.5 are generic, so programs give types to a class without
+        # parameters.
         def __class_getitem__(cls, types):
             return super().__class_getitem__(types) if cls.__parameters__ else cls
 
-    # Not set by __init__, which a subclass need not call. Its instances can set it.
+    # Not set by __init__, which a subclass need not call. An instance can set the name.
     @cached_property
     def name(self) -> str:
         """Name of the nodes and spans of this middleware, unique within an agent."""
         return type(self).__name__
 
     def build_findings(self, tools: Sequence[Tool]) -> Iterable[SpecError]:
-        """What a build reports about this configuration: a `BuildWarning`, or an error.
+        """Findings of a build about this configuration: a `BuildWarning`, or an error.
 
         Args:
             tools: The tools in the plan; empty for the plan of a stack, whose agent is not known.
@@ -175,10 +179,10 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         return ()
 
     def counted_since(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a run that forks a thread adds to the state, so that it has all counts.
+        """Return the update of the state by which a fork of a thread has all counts.
 
         Args:
-            before: The values at the checkpoint that the run begins from.
+                before: The values at the checkpoint from which the run begins.
             now: The values at the end of the thread.
         """
         return {}
@@ -218,8 +222,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         interrupt is an Exception. Re-raise `langgraph.errors.GraphBubbleUp`, or write a flow,
         into which control flow is never thrown.
         """
-        # A flow of `kept_flows` runs as a layer around the wrap of a subclass. Through `super()` it
-        # would run twice.
+        # A flow of `kept_flows` runs as a layer around the wrap of a subclass, and would run twice
+        # through `super()`.
         if self._has_wrap_inside("model"):
             return handler(request)
         return run(self.around_model(request), handler)
@@ -257,7 +261,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     def around_model(self, request: ModelRequest[ContextT]) -> Flow[ModelCallResult[ResponseT]]:
         """Wrap each model call; `response = yield request` calls the inner layer.
 
-        It serves sync and async runs. It may also yield `Sleep(seconds)` and
+        The flow serves sync and async runs, and may also yield `Sleep(seconds)` and
         `Invoke(runnable, input)`.
         """
         raise self._not_implemented("model")
@@ -267,38 +271,39 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         raise self._not_implemented("tool")
 
     def around_stream(self, request: ModelRequest[ContextT]) -> Flow[None]:
-        """Change the answer of a model, chunk by chunk, before anybody sees it.
+        """Change the answer of a model, chunk by chunk, before anybody sees the answer.
 
         `chunk = yield NextChunk()` receives the next chunk, an `AIMessageChunk`, and None at the
-        end; `yield chunk` lets one pass. What passes is what streams and what is kept. An answer
-        that does not stream arrives whole, as an `AIMessage`, and one must pass. The flow may also
+        end; `yield chunk` lets a chunk pass. Chunks that pass are streamed and kept. An answer that
+        does not stream arrives whole, as an `AIMessage`, and a message must pass. The flow may also
         yield `Sleep`, `Invoke` and `Together`. Models use no cache of LangChain then.
         """
         raise NotImplementedError(f"{type(self).__name__} has no flow of chunks.")
 
     def around_agent(self, state: StateT, *_: Any, **injected: Any) -> Flow[dict[str, Any] | None]:
-        """Wrap a whole run, from its input to its end or to its next pause.
+        """Wrap a whole run, from the input to the end or to the next pause.
 
         `result = yield state` runs the agent, once, and returns the final state. At a start,
         `state` is the input of the run, with its messages as objects; when the run goes on after a
-        pause, the stored state. The flow may pass on `{**state, "key": value}`. It returns None,
+        pause, the stored state. The flow may pass on `{**state, "key": value}`, and returns None,
         the state, or an update that is written to the state last.
 
-        - An exception of the run is raised at the `yield`. A flow that handles it and returns
-          ends the run with what it returns.
-        - At a pause, `RunPaused` is raised there: `finally` and `with` release what was opened
-          while a person decides. When the run goes on, a new call of the method begins.
+        - An exception of the run is raised at the `yield`. A flow that handles the exception and
+          returns ends the run with its result.
+        - At a pause, `RunPaused` is raised there: `finally` and `with` release resources while a
+        person
+          decides. When the run goes on, a new call of the method begins.
         - A cancellation, and the end of a stream that is not read to its end, are raised there
-          too. No flow can suppress them, or a pause.
+          too. No flow can suppress a cancellation or a pause.
 
-        It may also take `runtime`, `config`, `store` and `resumed` by name; `resumed` is whether
-        the run goes on in the middle of a thread. It may also yield `Sleep(seconds)`,
+        The flow may also take `runtime`, `config`, `store` and `resumed` by name; `resumed` is
+        whether the run goes on in the middle of a thread. The flow may also yield `Sleep(seconds)`,
         `Invoke(runnable, input)` and `Task(name, function)`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no layer around a run.")
 
     def _has_wrap_inside(self, call: str) -> bool:
-        """Return True if the agent runs the flow outside of a wrap that a subclass defines."""
+        """Return True if the agent runs the flow outside of a subclass's wrap."""
         wraps = (f"wrap_{call}_call", f"awrap_{call}_call")
         return f"around_{call}" in self.kept_flows and any(
             getattr(type(self), name) is not getattr(AgentMiddleware, name) for name in wraps
@@ -312,9 +317,9 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
 
 
 class _Parameters(NamedTuple):
-    """Parameters of a constructor, without what a signature refers to: a cache would keep that."""
+    """Parameters of a constructor, without the objects of a signature, which a cache would keep."""
 
-    names: tuple[str, ...]  # that can be given by name, those by position first
+    names: tuple[str, ...]  # parameters with a name, those by position first
     positions: int
     any_name: bool
     any_position: bool
@@ -327,7 +332,7 @@ _parameters: WeakKeyDictionary[Callable[..., None], _Parameters] = WeakKeyDictio
 def _check_arguments(cls: type[object], args: Sequence[object], names: Collection[str]) -> None:
     """Raise an ArgumentError for an argument that the constructor of a middleware does not take.
 
-    Python would raise a TypeError that does not say what to write.
+    Python's TypeError would not say how to correct the call.
     """
     constructor: Callable[..., None] = cls.__init__
     if (parameters := _parameters.get(constructor)) is None:
@@ -355,11 +360,11 @@ Middleware: TypeAlias = AgentMiddleware[Any, Any]
 
 
 class FunctionMiddleware(AgentMiddleware[Any, Any]):
-    """Middleware that a decorator has made of a function."""
+    """Middleware made of a function by a decorator."""
 
 
 def jumps_among(value: Any) -> list[str]:
-    """Return the jump targets that a value names; empty if it is anything else."""
+    """Return the jump targets in a value; empty if the value has something else."""
     targets = list(value) if isinstance(value, list | tuple | set) else [value]
     return targets if all(target in get_args(JumpTo) for target in targets) else []
 
@@ -367,15 +372,15 @@ def jumps_among(value: Any) -> list[str]:
 def hook_config(
     *misplaced: Never, can_jump_to: Sequence[JumpTo] | None = None
 ) -> Callable[[FunctionT], FunctionT]:
-    """Declare where a hook may jump, so that the graph gets an edge for it.
+    """Declare the jumps of a hook, so that the graph gets an edge for each.
 
     Args:
         misplaced: Nothing may be given by position.
         can_jump_to: Any of "tools", "model" and "end".
 
     Raises:
-        ArgumentError: `can_jump_to` is given without its name, or what is decorated is not a
-            function.
+            ArgumentError: `can_jump_to` is given without its name, or the decorated object is not a
+                function.
 
     >>> class Stopper(AgentMiddleware):
     ...     @hook_config(can_jump_to=["end"])
@@ -383,7 +388,7 @@ def hook_config(
     ...         return {"jump_to": "end"} if len(state["messages"]) > 100 else None
     """
 
-    # `@hook_config(["end"])` would be a TypeError of Python, which does not say what to write.
+    # `@hook_config(["end"])` would be a TypeError of Python, without the correct call.
     if misplaced:
         argument: object = misplaced[0]
         reason = f"must be given by name, got {describe(argument)}."
@@ -400,7 +405,7 @@ def hook_config(
             if hook is not None:  # of a decorator, which has made a middleware of the function
                 hint = f"Write `@{hook}(can_jump_to={targets})`, without hook_config."
             raise ArgumentError("hook_config", reason, hint)
-        # LangChain's hook_config sets the same attribute, so that its hooks are read alike.
+        # LangChain's hook_config sets the same attribute, so its hooks are read in the same way.
         function.__can_jump_to__ = can_jump_to or ()  # type: ignore[attr-defined]
         return function
 

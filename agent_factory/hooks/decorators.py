@@ -120,7 +120,7 @@ def _make(
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
 ) -> Middleware:
-    """Return a middleware with one method: that for `slot`, or its async variant, or its flow."""
+    """Return a middleware with one method: `slot`, or its async variant, or its flow."""
     _check_function(slot, func)
 
     # Functions of a class get the instance as their first argument, which `func` does not take.
@@ -143,7 +143,7 @@ def _make(
         can_jump_to = getattr(func, "__can_jump_to__", None)
     if can_jump_to is not None:
         body.__can_jump_to__ = can_jump_to  # type: ignore[attr-defined]
-    # Signatures of methods are validated, and this one accepts what `func` accepts.
+    # Signatures of methods are validated, and this signature accepts the arguments of `func`.
     signature = inspect.signature(func)
     first = inspect.Parameter("_self", inspect.Parameter.POSITIONAL_ONLY)
     body.__signature__ = signature.replace(  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def _make(
         "state_schema": state_schema or AgentState,
         "tools": list(tools or ()),
         "__doc__": func.__doc__,
-        # Otherwise the class would be one of this module, in errors and in docs.
+        # Otherwise errors and docs would show the class as a class of this module.
         "__module__": getattr(func, "__module__", __name__),
     }
     # A class for each function, because a build reads hooks from classes.
@@ -169,7 +169,8 @@ def _name_of(func: Function) -> str:
 class _MiddlewareDecorator:
     def __init__(self, slot: str, summary: str) -> None:
         self._slot = slot
-        # The class has one docstring for four decorators; the reference shows that of the instance.
+        # One docstring of the class for four decorators; the reference shows the instance's
+        # docstring.
         self.__doc__ = f"{summary}\n\n{type(self).__doc__}"
 
     def _decorate(
@@ -181,10 +182,10 @@ class _MiddlewareDecorator:
 
 
 class HookDecorator(_MiddlewareDecorator):
-    """Turn a function of `(state, runtime)` that returns a state update or None into a middleware.
+    """Turn a function of `(state, runtime)` with a state update or None into a middleware.
 
     The function may also take the state alone, or `config` as well. A coroutine function serves
-    async runs only. A plain function serves both; in async runs it is called in a thread. A
+    async runs only. A plain function serves both; an async run calls the function in a thread. A
     generator function is a flow and serves both. Use the decorator with or without arguments:
 
     >>> @before_model(can_jump_to=["end"])
@@ -223,8 +224,8 @@ class HookDecorator(_MiddlewareDecorator):
             func: The function.
             state_schema: TypedDict that extends AgentState with the keys the function uses.
             tools: Tools to add to the agent.
-            can_jump_to: Where the function may jump: "tools", "model" or "end".
-            name: Name of the middleware; by default that of the function.
+                can_jump_to: Targets of the function's jumps: "tools", "model" or "end".
+                name: Name of the middleware; by default the name of the function.
         """
         return self._decorate(
             func, state_schema=state_schema, tools=tools, can_jump_to=can_jump_to, name=name
@@ -232,7 +233,7 @@ class HookDecorator(_MiddlewareDecorator):
 
 
 class ModelLayerDecorator(_MiddlewareDecorator):
-    """Turn a function of `(request, handler)` that returns a response into a middleware.
+    """Turn a function of `(request, handler)` with a response into a middleware.
 
     A coroutine function serves async runs, a plain function sync runs. A generator function of
     `(request)` is a flow and serves both:
@@ -272,13 +273,13 @@ class ModelLayerDecorator(_MiddlewareDecorator):
             func: The function.
             state_schema: TypedDict that extends AgentState with the keys the function uses.
             tools: Tools to add to the agent.
-            name: Name of the middleware; by default that of the function.
+                name: Name of the middleware; by default the name of the function.
         """
         return self._decorate(func, state_schema=state_schema, tools=tools, name=name)
 
 
 class ToolLayerDecorator(_MiddlewareDecorator):
-    """Turn a function of `(request, handler)` that returns a tool's result into a middleware.
+    """Turn a function of `(request, handler)` with a tool's result into a middleware.
 
     A coroutine function serves async runs, a plain function sync runs. A generator function of
     `(request)` is a flow and serves both:
@@ -313,22 +314,22 @@ class ToolLayerDecorator(_MiddlewareDecorator):
 
 
 before_agent = HookDecorator("before_agent", "Run a function once when a run starts.")
-"""Turn a function of `(state, runtime)` into a middleware that runs it once when a run starts."""
+"""Turn a function of `(state, runtime)` into a middleware: one call when a run starts."""
 
 before_model = HookDecorator("before_model", "Run a function before each call of the model.")
-"""Turn a function of `(state, runtime)` into a middleware that runs it before each model call."""
+"""Turn a function of `(state, runtime)` into a middleware: a call before each model call."""
 
 after_model = HookDecorator("after_model", "Run a function after each call of the model.")
-"""Turn a function of `(state, runtime)` into a middleware that runs it after each model call."""
+"""Turn a function of `(state, runtime)` into a middleware: a call after each model call."""
 
 after_agent = HookDecorator("after_agent", "Run a function once when a run ends.")
-"""Turn a function of `(state, runtime)` into a middleware that runs it once when a run ends."""
+"""Turn a function of `(state, runtime)` into a middleware: one call when a run ends."""
 
 wrap_model_call = ModelLayerDecorator("wrap_model_call", "Wrap each model call in a function.")
-"""Turn a function of `(request, handler)` into a middleware that wraps each model call in it."""
+"""Turn a function of `(request, handler)` into a middleware around each model call."""
 
 wrap_tool_call = ToolLayerDecorator("wrap_tool_call", "Wrap each tool call in a function.")
-"""Turn a function of `(request, handler)` into a middleware that wraps each tool call in it."""
+"""Turn a function of `(request, handler)` into a middleware around each tool call."""
 
 
 @overload
@@ -338,13 +339,13 @@ def dynamic_prompt(func: None = None) -> Callable[[PromptFunction], Middleware]:
 def dynamic_prompt(
     func: Function | None = None,
 ) -> Middleware | Callable[[PromptFunction], Middleware]:
-    """Turn a function that returns the system prompt for each model call into a middleware.
+    """Turn a function for the system prompt of each model call into a middleware.
 
-    The function returns a prompt each time; `request.system_message or ""` leaves it as it is.
+    The function returns a prompt each time; `request.system_message or ""` keeps the prompt.
 
     Args:
-        func: `(request) -> str or SystemMessage`. A coroutine function serves async runs only. If
-            it is missing, a decorator is returned.
+        func: `(request) -> str or SystemMessage`. A coroutine function serves async runs only.
+            Without a function, a decorator is returned.
 
     Raises:
         ArgumentError: `func` is not a function of one argument.
@@ -354,7 +355,7 @@ def dynamic_prompt(
     ...     return f"Be polite. {len(request.messages)} messages so far."
     """
     if func is None:
-        # The same as `@dynamic_prompt()`, because it has no options.
+        # The same as `@dynamic_prompt()`: there are no options.
         return dynamic_prompt
     _check_function("dynamic_prompt", func)
     name = _name_of(func)
@@ -372,7 +373,7 @@ def dynamic_prompt(
 
         return _make("wrap_model_call", aprompt, name=name)
 
-    # A generator, and therefore a flow: it serves sync and async runs.
+    # A generator, and therefore a flow for sync and async runs.
     def prompt(request: ModelRequest[Any]) -> Flow[object]:
         return (yield _with_prompt(name, request, func(request)))
 

@@ -1,15 +1,15 @@
 """Flows: code that is written once and runs sync or async.
 
-A *flow* is a generator that decides whether, when and with what to call. It yields what should
-happen and is resumed with the result, or with the exception:
+A *flow* is a generator that decides whether, when and with which arguments to call. The generator
+yields an effect and is resumed with the result, or with the exception:
 
 - `yield request` calls the inner layer and receives its response,
 - `yield Sleep(seconds)` waits,
 - `yield Invoke(runnable, input)` calls another runnable, such as a model,
-- `yield Together(...)` does several of these at once,
-- `yield Task(name, function)` calls a function once in a run; only `around_agent` may do that.
+- `yield Together(...)` performs several effects at once,
+- `yield Task(name, function)` calls a function once in a run; only in `around_agent`.
 
-A node hook that is a flow has no inner layer, so it yields no requests.
+A node hook that is a flow has no inner layer, so the hook yields no requests.
 
 `run` and `arun` drive a flow in a sync or an async run, so a flow contains no `async`.
 
@@ -49,10 +49,10 @@ class CanInvoke(Protocol):
     """Object with LangChain's `invoke` and `ainvoke`: a model, a chain, a compiled graph."""
 
     def invoke(self, input: Any, config: Any = None) -> Any:
-        """Call it."""
+        """Call the object."""
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:
-        """Call it and await the result."""
+        """Call the object and await the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """Call another runnable; the flow is resumed with its result.
+    """Call another runnable; the flow is resumed with the result.
 
     Args:
         runnable: A chat model, a chain, a compiled graph.
         input: The input of the call.
-        config: A RunnableConfig for this call; by default that of the run applies.
+            config: A RunnableConfig for this call; by default the config of the run applies.
     """
 
     runnable: CanInvoke
@@ -83,17 +83,17 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Together:
-    """Do several things at once; the flow is resumed with a tuple of their results.
+    """Perform several effects at once; the flow is resumed with a tuple of the results.
 
-    An async run makes a task of each part. A sync run does one part in its own thread, the call of
-    the inner layer if there is one, and each other part in a thread that ends with it.
+    An async run makes a task of each part. A sync run performs one part in its own thread, the call
+    of the inner layer if there is one, and each other part in a thread for this part alone.
 
-    The first part that raises ends them all: tasks are cancelled, threads are waited for, and the
-    flow is resumed with that exception. So no part outlives the `yield`.
+    The first part that raises ends all parts: tasks are cancelled, threads are waited for, and the
+    flow is resumed with the exception. So no part outlives the `yield`.
 
     Args:
-        *parts: `Sleep`, `Invoke`, flows that yield these, and at most one request, which calls the
-            inner layer.
+        *parts: `Sleep`, `Invoke`, flows with these effects, and at most one request, which calls
+            the inner layer.
 
     >>> def letters(word):
     ...     yield Sleep(0)
@@ -107,7 +107,7 @@ class Together:
 
     parts: tuple[object, ...]
     request: int | None
-    """Place of the part that calls the inner layer; None if none does."""
+    """Index of the part that calls the inner layer; None without such a part."""
 
     def __init__(self, *parts: object) -> None:
         others = (*EFFECTS, GeneratorType)
@@ -122,7 +122,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class NextChunk:
-    """The next chunk of a model's answer, or None at its end: a flow of chunks is resumed with it.
+    """The next chunk of a model's answer, or None at the end, as the result for a flow of chunks.
 
     See `ModelRequest.through`.
     """
@@ -130,22 +130,22 @@ class NextChunk:
 
 @dataclass(frozen=True, slots=True)
 class Inward:
-    """Part of a `Together` that calls the inner layer, as a flow that yields its requests."""
+    """Part of a `Together` that calls the inner layer, as a flow that yields requests."""
 
     flow: Flow[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Call a function once in a run of the agent. Only a flow `around_agent` may yield it.
+    """Call a function once in a run of the agent. Only a flow `around_agent` may yield a task.
 
     The result is stored in the thread until the run ends. When the run goes on after a pause, here
     or in another process, the flow is resumed with the stored result, and nothing is called.
 
     Args:
-        name: Name of the task; a flow that yields it again gets the same result.
-        function: Called without arguments. A coroutine function serves async runs only. What it
-            returns must be something that the checkpointer can store.
+            name: Name of the task; a flow that yields the name again gets the same result.
+            function: Called without arguments. A coroutine function serves async runs only. The
+                checkpointer must be able to store the result.
     """
 
     name: str
@@ -153,13 +153,14 @@ class Task:
 
 
 class RunPaused(BaseException):
-    """Thrown into `around_agent` at its `yield` when the run pauses: it is not over.
+    """Thrown into `around_agent` at its `yield` when the run pauses: the run is not over.
 
-    A flow may catch it, to note the pause or to keep something open, and must end then. The run
-    stays paused in any case. It is not an `Exception`, so `except Exception` does not catch it.
+    A flow may catch the exception, to note the pause or to keep something open, and must end then.
+    The run stays paused in any case. `RunPaused` is not an `Exception`, so `except Exception` does
+    not catch it.
 
     Args:
-        interrupts: What the run waits for; empty if it pauses before or after a node.
+        interrupts: The interrupts of the run; empty if the run pauses before or after a node.
     """
 
     def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
@@ -168,7 +169,7 @@ class RunPaused(BaseException):
 
 
 EFFECTS = (Sleep, Invoke, Together)
-"""What a flow may yield, other than a call of the inner layer."""
+"""Effects of a flow, other than a call of the inner layer."""
 
 
 @overload
@@ -189,12 +190,12 @@ def then(
     """Apply a function to a value: now, or in a coroutine if the value is awaitable.
 
     Args:
-        value: A value, or an awaitable of one.
-        finish: Function of the value; its result is the result.
-        on_error: Function of the exception that awaiting the value raised; its result takes the
-            place of what `finish` would return. It may raise: to pass the exception on, raise it
-            again. Called for control flow too (interrupts, cancellation), never for exceptions of
-            `finish`, and never for a value that is not awaitable.
+            value: A value, or an awaitable.
+            finish: Function of the value; its result is the result.
+            on_error: Function of the exception that awaiting the value raised, in place of
+                `finish`. The function may raise: to pass the exception on, raise it again. Called
+                for control flow too (interrupts, cancellation), never for exceptions of `finish`,
+                and never for a value that is not awaitable.
 
     >>> then(2, str)
     '2'
@@ -203,7 +204,7 @@ def then(
         return finish(value)
 
     async def later() -> R:
-        # Without `finish` in it: an error of `finish` is not one of the value.
+        # Without `finish` in the block: an error of `finish` is not an error of the value.
         try:
             result = await value
         except BaseException as error:
@@ -231,7 +232,7 @@ def close(flow: Flow[Any], signal: BaseException) -> None:
 
 
 MAX_REFUSALS = 100
-"""How often a flow may catch a BadReturn and go on. What it yields is refused then without end."""
+"""How often a flow may catch a BadReturn and go on. Further values would be refused forever."""
 
 
 def is_signal(error: BaseException) -> bool:
@@ -250,10 +251,10 @@ def run(flow: Flow[R], handler: Callable[[Any], object] | None = None) -> R:
             layer.
 
     Returns:
-        What the flow returned.
+            The result of the flow.
 
     Raises:
-        BadReturn: The flow yielded a request, and it has no inner layer.
+            BadReturn: The flow yielded a request, and there is no inner layer.
     """
     return drive(flow, handler)
 
@@ -266,7 +267,7 @@ async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[object]] | None
 def drive(
     flow: Flow[R], handler: Callable[[Any], object] | None = None, *, throw_signals: bool = False
 ) -> R:
-    """`run`; with `throw_signals`, control flow is thrown into the flow too: an internal one.
+    """`run`; with `throw_signals`, control flow is thrown into the flow too: an internal flow.
 
     An `except Exception` in the flow of a middleware would swallow interrupts.
     """
@@ -288,7 +289,7 @@ def drive(
             else:
                 outcome = handler(effect)
         except BaseException as error:
-            # A flow may catch the refusal and yield the same value again. That has to end.
+            # A flow may catch the refusal and yield the same value again, which has to end.
             refusals += isinstance(error, BadReturn)
             if refusals > MAX_REFUSALS or (not throw_signals and is_signal(error)):
                 close(flow, error)
@@ -296,7 +297,7 @@ def drive(
             outcome, resume = error, flow.throw
 
 
-# The loop of `drive` is written twice, because only one of the two may await.
+# The loop of `drive` is written twice, because only a coroutine may await.
 async def adrive(
     flow: Flow[R],
     handler: Callable[[Any], Awaitable[Any]] | None = None,
@@ -355,7 +356,7 @@ class FlowLayer:
 def perform(
     effect: object, handler: Callable[[Any], object] | None = None, *, asynchronous: bool
 ) -> Any:
-    """Do what a flow has yielded; the result is awaitable in an async run."""
+    """Perform the effect of a flow; the result is awaitable in an async run."""
     if isinstance(effect, Together):
         calls = [partial(_do, part, handler, asynchronous=asynchronous) for part in effect.parts]
         return _in_tasks(calls) if asynchronous else _in_threads(calls, effect.request)
@@ -385,7 +386,7 @@ def _do(part: object, handler: Callable[[Any], object] | None, *, asynchronous: 
 
 
 def _in_threads(calls: Sequence[Callable[[], object]], own: int | None) -> tuple[object, ...]:
-    """Make calls at once, the one at `own` in this thread; raise what was raised first."""
+    """Make calls at once, the call at `own` in this thread; raise the first exception."""
     # LangGraph finds the task of a run, for an interrupt for example, in its own thread alone.
     own = len(calls) - 1 if own is None else own
     errors: list[BaseException] = []
@@ -397,7 +398,7 @@ def _in_threads(calls: Sequence[Callable[[], object]], own: int | None) -> tuple
             errors.append(error)
             return None
 
-    # The end of the block waits for all threads: Python cannot end one.
+    # The end of the block waits for all threads: Python cannot end a thread.
     with ContextThreadPoolExecutor(max_workers=len(calls)) as threads:
         futures = {at: threads.submit(attempt, call) for at, call in enumerate(calls) if at != own}
         result = attempt(calls[own])
@@ -406,7 +407,7 @@ def _in_threads(calls: Sequence[Callable[[], object]], own: int | None) -> tuple
 
 
 async def _in_tasks(calls: Sequence[Callable[[], Awaitable[object]]]) -> tuple[object, ...]:
-    """Make calls at once; when one raises, cancel the others and raise what was raised first."""
+    """Make calls at once; when a call raises, cancel the rest and raise the first exception."""
     errors: list[BaseException] = []
 
     async def attempt(call: Callable[[], Awaitable[object]]) -> object:
@@ -421,7 +422,7 @@ async def _in_tasks(calls: Sequence[Callable[[], Awaitable[object]]]) -> tuple[o
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
-        # Also when this task is cancelled itself. A task that has ended ignores it.
+        # Also when this task is cancelled itself. A task that has ended ignores the call.
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -42,7 +42,7 @@ RUN_FLOW = "around_agent"
 STREAM_FLOW = "around_stream"
 """The flow of the chunks of an answer."""
 _FLOWS = (*_FLOW.values(), STREAM_FLOW, RUN_FLOW)
-"""The methods that have to be flows; a node hook may be one."""
+"""The methods that have to be flows; a node hook may be a flow."""
 _LAYER_NAMES = (*_FLOW.values(), *_WRAP.values(), *(f"a{name}" for name in _WRAP.values()))
 _HOOK_ARGUMENTS = ("state", "runtime")
 _ARGUMENTS = {
@@ -57,9 +57,9 @@ _SLOTS = {
     **dict.fromkeys((*_FLOW.values(), STREAM_FLOW), ("request",)),
     RUN_FLOW: ("state",),
 }
-"""Every method that an agent calls, with the arguments it passes."""
+"""Every method that an agent calls, with its arguments."""
 
-# One attrgetter reads all slots in a single call. A build does that for each middleware.
+# One attrgetter reads all slots in a single call, for each middleware of a build.
 _functions_of: Callable[[type[object]], tuple[object, ...]] = attrgetter(*_SLOTS)
 _NOT_DEFINED = dict(zip(_SLOTS, _functions_of(AgentMiddleware), strict=True))
 """The methods of the base class, which do nothing."""
@@ -68,7 +68,7 @@ _DECORATORS = {
     **{f"a{name}": name for name in _ARGUMENTS},
     **{_FLOW[call]: _WRAP[call] for call in _FLOW},
 }
-"""The decorators that make a method; all other methods have one of their own name."""
+"""The decorators that make a method; each other method has a decorator of its name."""
 
 _ATTRIBUTES: dict[str, tuple[type[object], ...]] = {
     "tools": (Sequence,),
@@ -98,7 +98,7 @@ _OTHER_NAMES = {
         "wrap_tool_call",
     ),
 }
-"""Hooks of other agent builders, by the name of ours. What is around tool calls is a layer."""
+"""Hooks of other agent builders, by the name of ours. A hook around tool calls is a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Bound(Generic[DefinitionT]):
 
 
 class _HookMethods(NamedTuple):
-    """The methods of a hook, None for one that is not defined."""
+    """The methods of a hook, None for a missing method."""
 
     phase: Phase
     func: str | None
@@ -133,7 +133,7 @@ class _Mistake(NamedTuple):
 class Methods(NamedTuple):
     """Methods that an agent calls, as the class of a middleware defines them.
 
-    It does not refer to the class or its functions, so that a cache does not keep them.
+    The value does not refer to the class or its functions, so that a cache does not keep them.
     """
 
     names: frozenset[str]
@@ -142,16 +142,16 @@ class Methods(NamedTuple):
 
 
 _classes: WeakKeyDictionary[object, tuple[tuple[ref[object], ...], Methods]] = WeakKeyDictionary()
-"""Methods by class, with the functions that they were read from: reading takes longer than all
-else that a build does with a class. Nothing refers to the class, which a request may have made."""
+"""Methods by class, with their functions: reading takes longer than all other work of a build
+with a class. Nothing refers to the class, which a request may have made."""
 
 
 def methods_of(middleware: Middleware) -> Methods:
     """Read the methods of a middleware. A build reads them once, for the functions below."""
     cls = type(middleware)
     functions = _functions_of(cls)
-    # Only plain functions of the class depend on the class alone. A property, or a method that is
-    # set on the instance, may differ for each instance, so its result is not cached.
+    # Only plain functions of the class depend on the class alone. A property, or a method of the
+    # instance, may differ for each instance, so its result is not cached.
     if {*map(type, functions)} == {FunctionType} and _SLOTS.keys().isdisjoint(vars(middleware)):
         # Weak references: a function may refer to its class, which is the key of the cache and
         # would never be freed.
@@ -172,12 +172,12 @@ def _read_methods(
     functions: tuple[object, ...],
     bind: Callable[[str], Callable[..., object] | None],
 ) -> Methods:
-    # The function of the base class is compared and not the method: each access binds a new one.
+    # The function of the base class is compared and not the method: each access binds a new method.
     pairs = zip(_SLOTS, functions, strict=True)
     bound = {
         name: method
         for name, function in pairs
-        # A class or a property may set a method to None. Then it is not defined.
+        # A class or a property may set a method to None, which counts as missing.
         if function is not _NOT_DEFINED[name] and (method := bind(name))
     }
     jumps = {name: _declared_jumps(cls, name, bound.get(name)) for name in _SLOTS}
@@ -223,7 +223,7 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
             continue
         flow, func, afunc = (getattr(middleware, name) if name in names else None for name in forms)
         method = wrap
-        # The most derived class that defines any of the three forms decides which of them runs.
+        # The most derived class with any of the three forms decides which form runs.
         if _FLOW[call] in _definer(type(middleware), *forms).__dict__:
             assert flow is not None
             method, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
@@ -233,8 +233,8 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
         layer = Layer(middleware.name, call, method, attempts)
         layers.append(Bound(layer, middleware, func, afunc))
     if STREAM_FLOW in names and not _is_unused(middleware, STREAM_FLOW):
-        # A layer around the model, inside of the others of its middleware: they see what it lets
-        # pass, and it sees the model that they choose.
+        # A layer around the model, inside of the middleware's other layers: they see the chunks
+        # that pass, and the flow sees the model that they choose.
         flow = partial(stream_layer, getattr(middleware, STREAM_FLOW))
         around_stream = Layer(middleware.name, Call.MODEL, STREAM_FLOW)
         layers.append(
@@ -248,15 +248,15 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
 
 
 def _definer(cls: type[object], *names: str) -> type[object]:
-    """Return the most derived class that defines one of the names."""
+    """Return the most derived class that defines any of the names."""
     return next(base for base in cls.__mro__ if not base.__dict__.keys().isdisjoint(names))
 
 
 def _is_unused(middleware: Middleware, *names: str) -> bool:
-    """Return True if a middleware leaves a method out. One that a subclass overrides is used."""
+    """Return True if a middleware leaves a method out. An override of a subclass is used."""
     if not middleware.unused or set(names).isdisjoint(middleware.unused):
         return False
-    # An earlier class in the order of resolution is a more derived one.
+    # A class earlier in the order of resolution is more derived.
     mro = type(middleware).__mro__
     declares = _definer(type(middleware), "unused")
     # If no subclass has `unused` in its body, the instance has set it, and means all methods.
@@ -274,9 +274,9 @@ _INJECTED: dict[str, Callable[[Any], object]] = {
 
 
 def inject(method: Callable[..., object]) -> Callable[..., object]:
-    """Return a hook as a function of `(state, runtime)`; it receives the parameters it names.
+    """Return a hook as a function of `(state, runtime)`, which passes the parameters of the hook.
 
-    A method with other parameters is returned as it is, so that a build reports its signature.
+    A method with other parameters is returned unchanged, so that a build reports its signature.
     """
     code = getattr(getattr(method, "__func__", None), "__code__", None)
     # inspect.signature takes much longer than reading the common case from the code object.
@@ -304,7 +304,7 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
 
 
 def declarations_of(members: Iterable[Middleware]) -> dict[str, list[Any]]:
-    """What middleware guard, limit and access, as the fields of a shape."""
+    """Guards, limits and accesses of middleware, as the fields of a shape."""
     kinds = ("guards", "limits", "accesses", "ledgers", "idle_guards")
     declared: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for member in members:
@@ -334,13 +334,14 @@ RUN_INJECTED = ("runtime", "config", "store", "resumed")
 
 
 def inject_run(method: Callable[..., object]) -> Callable[..., object]:
-    """Return a flow around a run as a function of the state that takes what it names.
+    """Return a flow around a run as a function of the state, with the named parameters it takes.
 
-    A method with other parameters is returned as it is, so that a build reports its signature.
+    A method with other parameters is returned unchanged, so that a build reports its signature.
     """
     try:
         signature = inspect.signature(method)
-        # Parameters of other names stay out, so that `bind` fails for one that has no default.
+        # Parameters of other names stay out, so that `bind` fails for a parameter without a
+        # default.
         names = [name for name in [*signature.parameters][1:] if name in RUN_INJECTED]
         signature.bind("state", **dict.fromkeys(names))
     except (TypeError, ValueError):
@@ -353,7 +354,7 @@ def inject_run(method: Callable[..., object]) -> Callable[..., object]:
 
 
 def is_empty(middleware: Middleware) -> bool:
-    """Return True if a middleware defines nothing that an agent uses, and misspells nothing."""
+    """Return True if a middleware defines nothing for an agent, and misspells nothing."""
     _, base = _written(middleware)
     for name in _ATTRIBUTE_NAMES:
         defaults = (getattr(AgentMiddleware, name), getattr(base, name, None))
@@ -365,18 +366,18 @@ def is_empty(middleware: Middleware) -> bool:
 
 
 def _written(middleware: Middleware) -> tuple[type[object], type[object]]:
-    """Return the class that an author wrote, and the base class of middleware it derives from."""
+    """Return the class that an author wrote, and its base class of middleware."""
     # An adapter of a LangChain middleware has the class of its author, and LangChain's base.
     return getattr(middleware, "_class_and_base", None) or (type(middleware), AgentMiddleware)
 
 
 def _declared_jumps(cls: type[object], name: str, method: object) -> list[object]:
-    """The jumps of a method, and of those that it overrides: it may return what they return."""
+    """The jumps of a method, and of the methods it overrides: it may return their updates."""
     jumps: list[object] = []
     originals = [base.__dict__[name] for base in cls.__mro__[1:] if name in base.__dict__]
     for source in (method, *originals):
         targets = getattr(source, "__can_jump_to__", ())
-        # A string is one wrong value, not one for each letter.
+        # A string is a single wrong value, not a wrong value for each letter.
         several = isinstance(targets, list | tuple | set | frozenset)
         jumps += targets if several else [targets]
     return jumps
@@ -397,7 +398,7 @@ def _method_errors(
 ) -> Iterator[_Mistake]:
     for call, flow in _FLOW.items():
         names = (_WRAP[call], f"a{_WRAP[call]}")
-        # A subclass may override either form; only one class with both is ambiguous.
+        # A subclass may override either form; only a class with both is ambiguous.
         members = _definer(cls, flow, *names).__dict__
         both = [name for name in names if name in members]
         if both and flow in members and flow in bound:
@@ -437,7 +438,7 @@ def _attribute_errors(middleware: Middleware) -> Iterator[SpecError]:
         if not isinstance(value, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
             reason = f"must be {expected}, got {describe(value)}."
-            # A method would be true wherever the flag is read, whatever it returns.
+            # A method would be true wherever the flag is read, whatever its result.
             hint = f"Decorate `def {name}` with @property." if inspect.ismethod(value) else ""
             yield ArgumentError(f"{owner}.{name}", reason, hint)
     if type(most := middleware.most_attempts) is not int or most < 1:
@@ -499,9 +500,9 @@ def _name_errors(middleware: Middleware) -> Iterator[SpecError]:
 
 
 def _misnamed(middleware: Middleware) -> Iterator[tuple[str, str]]:
-    """Yield attributes with a value that belongs into another attribute, and the name of that."""
+    """Yield attributes with a value for another attribute, and the name of this attribute."""
     cls, _ = _written(middleware)
-    # A class may keep its schema, or a tool that a layer offers or runs, under another name too.
+    # A class may keep its schema, or a tool for a layer, under another name too.
     if middleware.state_schema is AgentState:
         values = (*vars(cls).items(), *vars(middleware).items())
         for name, value in values:
@@ -520,7 +521,7 @@ _names: WeakKeyDictionary[type[object], list[tuple[str, str]]] = WeakKeyDictiona
 
 
 def _misspelt(middleware: Middleware) -> list[tuple[str, str]]:
-    """Return names of its class that resemble those of methods and attributes, and these."""
+    """Return names of a class that resemble methods and attributes, and the intended names."""
     cls, base = _written(middleware)
     if (names := _names.get(cls)) is not None:
         return names
@@ -532,7 +533,7 @@ def _misspelt(middleware: Middleware) -> list[tuple[str, str]]:
 
 
 def meant_by(name: str, *, is_method: bool) -> str | None:
-    """Return the hook, layer or attribute of a middleware that a name resembles; None if none."""
+    """Return the hook, layer or attribute of a middleware that a name resembles, or None."""
     if name.startswith("_"):
         return None
     # `beforeModel` is the name in LangChain.js, and `async_...` a usual prefix.
@@ -598,7 +599,7 @@ def _signature_error(
 def sync_async_error(
     bound: Bound[Hook] | Bound[Layer], *, asynchronous: bool
 ) -> tuple[str, str, str]:
-    """Return subject, reason and hint for a run that needs the variant a method lacks."""
+    """Return subject, reason and hint for a run in a mode that a method lacks."""
     definition, owner = bound.definition, type(bound.owner).__name__
     if isinstance(definition, Hook):
         name = definition.phase.value

@@ -1,4 +1,4 @@
-"""Order of a stack of middleware: what each declares, and what contradicts it."""
+"""Order of a stack of middleware: the declarations of each, and their contradictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describ
 
 Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results", "tool_errors", "thread"]
 """Part of a conversation that middleware read or change; tool errors are exceptions, and the thread
-is all that was ever in it."""
+is all messages so far."""
 
 ASPECTS: Final[tuple[str, ...]] = get_args(Aspect)
 
@@ -29,21 +29,21 @@ def is_strings(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """Place of a middleware in a stack. Others are named by `name` or by their class.
+    """Position of a middleware in a stack. Other middleware are named by `name` or by their class.
 
     Args:
-        before: Middleware that this one must precede (be outside of), if they are in the stack.
-        after: Middleware that this one must follow (be inside of), if they are in the stack.
+        before: Middleware that this middleware must precede (be outside of), if in the stack.
+        after: Middleware that this middleware must follow (be inside of), if in the stack.
         requires: Middleware that must be in the stack.
         conflicts: Middleware that must not be in the stack.
         reads: Aspects it judges, so that no other middleware should change them afterwards.
         writes: Aspects it changes after the model has answered.
         sends_to_model: Aspects it sends to a model itself.
-        sanitizes: Aspects it cleans before others see them.
+        sanitizes: Aspects it cleans before other middleware see them.
         extends: Parts of a request ("tools", "system_prompt", "messages") to which its layer adds
             the same in each call.
         varies: Parts of a request to which its layer adds something else in each call, such as the
-            time, so that providers cannot read from their cache what follows.
+            time, so that providers cannot read the rest from their cache.
 
     Raises:
         ArgumentError: A field is not a collection of strings, or names an unknown aspect or part.
@@ -85,13 +85,13 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class _StackPosition:
-    """Position of a middleware in its stack, with what it declares."""
+    """Position of a middleware in its stack, with its declarations."""
 
     name: str
-    names: frozenset[str]  # by which declarations mean it: its name, and those of its classes
+    names: frozenset[str]  # names in declarations: its name, and the names of its classes
     ordering: Ordering
-    input_order: tuple[bool, int]  # sorts by when it sees what goes to the model
-    output_order: tuple[bool, int]  # sorts by when it sees what the model returned
+    input_order: tuple[bool, int]  # sorts by when a middleware sees the request to the model
+    output_order: tuple[bool, int]  # sorts by when a middleware sees the result of the model
 
     def is_one_of(self, names: Collection[str]) -> bool:
         return not self.names.isdisjoint(names)
@@ -100,9 +100,9 @@ class _StackPosition:
 def check_order(
     members: Sequence[Any], early: Collection[str], late: Collection[str]
 ) -> Iterator[SpecError]:
-    """Yield everything that is wrong with the members of a stack and their order.
+    """Yield all mistakes in the members of a stack and their order.
 
-    `early` names those with a hook before the model, `late` those with a hook after it.
+    `early` names members with a hook before the model, `late` members with a hook after the model.
     """
     stack = [
         _StackPosition(
@@ -155,10 +155,10 @@ def _membership_errors(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
 def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:
     """Return the names that form a cycle."""
     left = {name for pair in pairs for name in pair}
-    # A name that nothing precedes is in no cycle. Take such names out until none is left.
+    # A name without a predecessor is in no cycle. Take such names out until none is left.
     while free := {n for n in left if not any(b == n and a in left for a, b in pairs)}:
         left -= free
-    # What only follows a cycle is not part of it.
+    # A name that only follows a cycle is not part of the cycle.
     while last := {n for n in left if not any(a == n and b in left for a, b in pairs)}:
         left -= last
     return left

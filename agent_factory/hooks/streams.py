@@ -1,8 +1,8 @@
 """Streams: the answer of a chat model passes a flow, chunk by chunk, before anybody sees it.
 
-A wrapper calls only those methods of the other model that talk to the provider and notify nobody.
-All listeners of the run (streams, events, tracers, handlers, a cache) observe the wrapper. So what
-streams is what is kept.
+A wrapper calls only the methods of the other model that talk to the provider and notify nobody. All
+listeners of the run (streams, events, tracers, handlers, a cache) observe the wrapper. So the
+streamed answer is the kept answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AsyncRunManager = AsyncCallbackManagerForLLMRun | None
 
 _SILENT_CONFIG: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
 
-# What LangChain does around every model. It now does it around the wrapper.
+# LangChain's work around every model, now around the wrapper.
 _COPIED_FIELDS = (
     *("cache", "callbacks", "disable_streaming", "metadata", "name", "output_version", "profile"),
     *("rate_limiter", "tags", "verbose"),
@@ -51,18 +51,18 @@ def stream_through(model: object, flow: StreamFlow, *, cache_key: str | None = N
     """Return a model whose answers pass a flow, chunk by chunk, before anybody sees them.
 
     The flow is a generator. `chunk = yield NextChunk()` receives the next chunk of the answer, an
-    `AIMessageChunk`, and None at its end; `yield chunk` lets one pass. What the flow lets pass, in
-    whatever pieces, is what streams and what is kept. An answer that does not stream arrives whole,
-    as an `AIMessage`, and one must pass. The flow may also yield `Sleep`, `Invoke` and `Together`.
+    `AIMessageChunk`, and None at the end; `yield chunk` lets a chunk pass. The chunks that pass, in
+    whatever pieces, are streamed and kept. An answer that does not stream arrives whole, as an
+    `AIMessage`, and a message must pass. The flow may also yield `Sleep`, `Invoke` and `Together`.
     An exception of the model is raised at the `yield`.
 
-    A model that has the flow already is returned as it is. Bound tools and fallbacks are kept.
+    A model that has the flow already is returned unchanged. Bound tools and fallbacks are kept.
 
     Args:
-        model: A chat model, or a binding of one.
+        model: A chat model, or a binding of a chat model.
         flow: Makes the flow, for each answer.
-        cache_key: What distinguishes the answers for LangChain's cache of model calls; empty if the
-            flow changes nothing. Without one the model uses no cache: a cached answer passes no
+        cache_key: Distinguishes the answers for LangChain's cache of model calls; empty if the
+            flow changes nothing. Without a key the model uses no cache: a cached answer passes no
             flow.
 
     >>> from agent_factory.testing import ScriptedChatModel
@@ -83,7 +83,7 @@ def stream_through(model: object, flow: StreamFlow, *, cache_key: str | None = N
         )
         return model.model_copy(update={"runnable": first, "fallbacks": fallbacks})
     inner = model
-    # A layer may pass on a model that it got with the flow, and each chunk passes it once.
+    # A layer may pass on a model with the flow, and each chunk passes the flow once.
     while isinstance(inner, StreamedModel):
         if inner.flow == flow:
             return model
@@ -91,7 +91,7 @@ def stream_through(model: object, flow: StreamFlow, *, cache_key: str | None = N
     names = model.model_fields_set if isinstance(model, BaseChatModel) else ()
     fields = {key: getattr(model, key) for key in _COPIED_FIELDS if key in names}
     # A cached answer comes without a call of the methods below, so it would pass no flow. With a
-    # key, the cache holds answers that have passed it.
+    # key, the cache holds answers that have passed the flow.
     if cache_key is None:
         fields["cache"] = False
     return StreamedModel(inner=model, flow=flow, cache_key=cache_key, **fields)
@@ -100,7 +100,7 @@ def stream_through(model: object, flow: StreamFlow, *, cache_key: str | None = N
 def stream_layer(
     flow: Callable[[Any], Flow[None]], request: ModelRequest[Any]
 ) -> Flow[ModelResponse]:
-    """Layer whose model streams through a flow that is made of the request: `around_stream`."""
+    """Layer whose model streams through a flow of the request: `around_stream`."""
     response: ModelResponse = yield request.wrapped(
         partial(stream_through, flow=partial(flow, request))
     )
@@ -108,7 +108,7 @@ def stream_layer(
 
 
 class StreamedModel(ModelWrapper):
-    """Chat model that asks another one, is described as that one, and filters its answers."""
+    """Chat model that asks another model, is described as this model, and filters its answers."""
 
     flow: Any
     cache_key: str | None
@@ -136,7 +136,7 @@ class StreamedModel(ModelWrapper):
     def with_structured_output(
         self, schema: Any, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """Return the other model's own, without the flow: its result is parsed, not text."""
+        """Return the other model's runnable, without the flow: the result is not a text."""
         structured: Runnable[LanguageModelInput, Any] = self.inner.with_structured_output(
             schema, **kwargs
         )
@@ -155,7 +155,7 @@ class StreamedModel(ModelWrapper):
 
     @property
     def _described(self) -> Any:
-        """Model that describes this one to LangChain: another kind of model has no description."""
+        """Model that describes this model to LangChain: the other model, if it is a chat model."""
         return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
     # The next four are not documented (langchain-core 1.7, language_models/chat_models.py).
@@ -164,8 +164,8 @@ class StreamedModel(ModelWrapper):
     def _should_stream(
         self, *, async_api: bool, run_manager: RunManager | AsyncRunManager = None, **kwargs: Any
     ) -> bool:
-        # A model that does not stream answers with a message. As a chunk, arguments that were cut
-        # off would turn into a valid call, because LangChain completes the JSON of chunks.
+        # A model that does not stream answers with a message. In a chunk, truncated arguments would
+        # turn into a valid call, because LangChain completes the JSON of chunks.
         return isinstance(self.inner, BaseChatModel) and self.inner._should_stream(
             async_api=async_api, run_manager=run_manager, **kwargs
         )
@@ -183,7 +183,7 @@ class StreamedModel(ModelWrapper):
         return f"{self._described._get_llm_string(stop=stop, **kwargs)}{key}"
 
     def _combine_llm_outputs(self, llm_outputs: list[Any]) -> dict[str, Any]:
-        # Integrations give callbacks the tokens by it.
+        # Integrations give callbacks the tokens by the run manager.
         return dict(self._described._combine_llm_outputs(llm_outputs))
 
     @property
@@ -201,7 +201,7 @@ class StreamedModel(ModelWrapper):
         run_manager: RunManager = None,
         **kwargs: Any,
     ) -> ChatResult:
-        # Without the run manager, which would report tokens that have not passed the flow.
+        # Without the run manager, which would report tokens before the flow.
         if isinstance(self.inner, BaseChatModel):
             result = self.inner._generate(messages, stop=stop, **kwargs)
         else:
@@ -267,7 +267,7 @@ class StreamedModel(ModelWrapper):
 
 
 class _Source:
-    """The chunks of a model, of which the flow sees the messages.
+    """The chunks of a model, whose messages the flow sees.
 
     Details of the generation, such as the finish reason, go with the next message that passes.
     """
@@ -292,8 +292,8 @@ class _Source:
         return ChatGenerationChunk(message=message, generation_info=details or None)
 
     def rest(self) -> Iterator[ChatGenerationChunk]:
-        # A flow that holds everything back until the end of the answer, and lets nothing pass then,
-        # must not lose why the provider has ended the answer.
+        # A flow that holds all chunks back until the end of the answer, and lets nothing pass then,
+        # must not lose the reason why the provider has ended the answer.
         if self._details:
             yield self.chunk(AIMessageChunk(content=""))
 
@@ -312,7 +312,7 @@ def _result(result: ChatResult, passed: Sequence[Sequence[BaseMessage]]) -> Chat
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what a flow asks of other models out of the stream of the answer."""
+    """Keep calls of other models by a flow out of the stream of the answer."""
     config = current_config.get() or {}
     tags = [*(config.get("tags") or ()), TAG_NOSTREAM]
     token = current_config.set({**config, "tags": tags})
@@ -323,7 +323,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _passed(flow: Flow[None], chunks: Iterator[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield what a flow lets pass of an answer."""
+    """Yield the part of an answer that a flow lets pass."""
     advance: Callable[[Any], object] = flow.send
     value: Any = None
     with closing(flow):
@@ -350,7 +350,7 @@ def _passed(flow: Flow[None], chunks: Iterator[BaseMessage]) -> Iterator[BaseMes
                 advance, value = flow.throw, error
 
 
-# Twice, because only one of the two may await.
+# Twice, because only a coroutine may await.
 async def _apassed(flow: Flow[None], chunks: AsyncIterator[Any]) -> AsyncIterator[BaseMessage]:
     advance: Callable[[Any], object] = flow.send
     value: Any = None

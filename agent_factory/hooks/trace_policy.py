@@ -1,4 +1,4 @@
-"""Trace policies: what the spans of a middleware record of its hooks and layers."""
+"""Trace policies: the contents of the spans of hooks and layers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _default_policy: TracePolicy | None = None
 
 
 def configure_trace_policy(policy: TracePolicy | None) -> None:
-    """Set how spans of middleware are recorded, unless a middleware has a policy.
+    """Set the contents of spans of middleware, for middleware without a policy.
 
     The setting is process-wide, and holds for agents that are built already. None records in full
-    again. A middleware with a policy follows that alone: the two are not merged.
+    again. A middleware with a policy follows its policy alone: the two are not merged.
 
     >>> from agent_factory import TracePolicy, omit_payload
     >>> configure_trace_policy(TracePolicy(process_inputs=omit_payload))
@@ -31,14 +31,14 @@ def configure_trace_policy(policy: TracePolicy | None) -> None:
 
 
 def policy_of(middleware: Middleware) -> TracePolicy | None:
-    """Return the middleware's policy, or else the process-wide one; None records in full."""
+    """Return the middleware's policy, or else the process-wide policy; None records in full."""
     return middleware.trace_policy or _default_policy
 
 
 def recorded(
     middleware: Middleware, side: Literal["process_inputs", "process_outputs"], payload: object
 ) -> object:
-    """Return what a span of a middleware records of its input or output."""
+    """Return the recorded input or output of a middleware's span."""
     process: Callable[[object], object] | None = getattr(policy_of(middleware), side, None)
     if process is None:
         return payload

@@ -1,6 +1,6 @@
 """State of an agent: schemas, channels, histories, updates and values of JSON.
 
-Its modules are private; import their names from `agent_factory`.
+The modules are private; import the names from `agent_factory`.
 """
 
 # For the service, which takes values from outside and hands outputs over.

@@ -1,8 +1,8 @@
-"""Channels of the state, and those for messages.
+"""Channels of the state, and channels for messages.
 
 `add_messages` reads the whole history at each write, and again at each conditional edge. The
-channels here keep an index of it instead, so that a write takes time proportional to the update.
-Their values and checkpoints are the same as LangGraph's.
+channels here keep an index of the history instead, so that the time of a write is proportional to
+the update. Values and checkpoints are the same as LangGraph's.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ Channel: TypeAlias = BaseChannel[Any, Any, Any]
 _Index: TypeAlias = tuple[list[AnyMessage], dict[str | None, int]]
 _MakeId: TypeAlias = Callable[[str | None, BaseMessage], str]
 
-# Never change: stored ids derive from it.
+# Never change: stored ids derive from this value.
 _NAMESPACE = UUID("7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38")
 
 
 _random = Random()  # not the module's, which a program may seed again and again
-# A worker that was forked would make the ids that its parent makes.
+# A forked worker would make the same ids as its parent.
 os.register_at_fork(after_in_child=_random.seed)
 
 
@@ -60,27 +60,28 @@ def random_id() -> str:
     """Return a random UUID.
 
     `uuid4` asks the operating system, and lets other threads run meanwhile: with a saver that
-    writes in the background, that took up to a tenth of a turn.
+    writes in the background, the call took up to a tenth of a turn.
     """
     return str(UUID(int=_random.getrandbits(128), version=4))
 
 
 def _random_id(previous: str | None, message: BaseMessage) -> str:
-    """Return an id for a message, as `add_messages` makes it."""
+    """Return an id for a message, in the form of `add_messages`."""
     return random_id()
 
 
 def _derived_id(previous: str | None, message: BaseMessage) -> str:
-    """Return an id that is the same each time the writes of a thread are replayed."""
+    """Return an id that is the same at each replay of the writes of a thread."""
     return str(uuid5(_NAMESPACE, f"{previous}/{message.type}/{message.content!r}"))
 
 
 class IndexedReducer:
-    """`add_messages` for one channel, with an index of where each message is.
+    """`add_messages` for one channel, with an index of the positions of messages.
 
     The index is used only if the list is unchanged, because callers may mutate it. Comparing two
     lists of the same objects takes a nanosecond for each. An id that is changed in place, on a
-    message of the history, is not noticed. Only the reducer that owns an index may change it.
+    message of the history, is not noticed. Only the reducer that owns an index may change the
+    index.
     """
 
     __slots__ = ("_index", "_make_id", "_owns_index")
@@ -93,12 +94,12 @@ class IndexedReducer:
         self._owns_index = owns_index
 
     def borrowed(self) -> IndexedReducer:
-        """Return a reducer that reads this index and does not change it."""
+        """Return a reducer that reads this index and does not change the index."""
         return IndexedReducer(self._make_id, self._index, owns_index=False)
 
     def __call__(self, left: Any, right: Any) -> Any:
-        """Return what `add_messages` returns, or raise what it raises."""
-        # It raises, with LangGraph's message, unless both are missing.
+        """Return the result of `add_messages`, or raise its error."""
+        # `add_messages` raises, with LangGraph's message, unless both are missing.
         if left is None or right is None:
             return add_messages(left, right)
         history, positions = self._index_of(left)
@@ -107,7 +108,7 @@ class IndexedReducer:
         return self._merge(history, positions, new)
 
     def merge(self, left: object, new: list[AnyMessage]) -> object:
-        """Return what `add_messages` returns for a history, and messages that have ids."""
+        """Return the result of `add_messages` for a history, and messages that have ids."""
         return self._merge(*self._index_of(left), new)
 
     def _merge(
@@ -115,10 +116,10 @@ class IndexedReducer:
     ) -> object:
         for at in range(len(new) - 1, -1, -1):
             if isinstance(new[at], RemoveMessage) and new[at].id == REMOVE_ALL_MESSAGES:
-                # `add_messages` takes what follows as it is: ids twice, and removals among it.
+                # `add_messages` takes the rest unchanged: ids twice, and removals inside.
                 self._index, history, positions, new = None, [], {}, new[at + 1 :]
                 break
-        # A copy: the old list is in the state that nodes and callers hold.
+        # A copy: the state of nodes and callers has the old list.
         merged: list[Any] = [*history]
         changed: dict[str | None, int] = {}
         removed_ids: set[str | None] = set()
@@ -126,7 +127,7 @@ class IndexedReducer:
             position = changed.get(message.id, positions.get(message.id))
             removal = isinstance(message, RemoveMessage)
             if position is None and removal:
-                return add_messages(history, new)  # type: ignore[arg-type]  # It raises.
+                return add_messages(history, new)  # type: ignore[arg-type]  # raises
             if position is None:
                 position = len(merged)
                 merged.append(message)
@@ -138,7 +139,7 @@ class IndexedReducer:
         if removed_ids:
             self._index = None
             return [message for message in merged if message.id not in removed_ids]
-        # A borrowed index is not changed. It no longer fits, and is made again if it is needed.
+        # A borrowed index is not changed. It no longer fits, and is made again on demand.
         if not self._owns_index or self._index is None:
             self._index = None
             return merged
@@ -148,7 +149,7 @@ class IndexedReducer:
         return merged
 
     def _index_of(self, left: object) -> _Index:
-        """Return the index of a history, made again if that is another one."""
+        """Return the index of a history, made again for another history."""
         if self._index is None or self._index[0] != left:
             messages = list(_as_messages(left, self._make_id))
             self._index = messages, {message.id: at for at, message in enumerate(messages)}
@@ -157,7 +158,7 @@ class IndexedReducer:
 
 
 _PLAIN = frozenset((AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage))
-"""Types of messages that are not chunks: nearly all."""
+"""Types of messages that are not chunks: nearly all messages."""
 
 
 def _as_messages(
@@ -166,9 +167,10 @@ def _as_messages(
     previous: str | None = None,
     taken_ids: Container[str | None] = (),
 ) -> list[AnyMessage]:
-    """Return what was written as messages with ids.
+    """Return writes as messages with ids.
 
-    `previous` is the id of the message before them, `taken_ids` holds those of all before them.
+    `previous` is the id of the message before the writes, `taken_ids` holds the ids of all messages
+    before.
     """
     messages: list[Any] = value if isinstance(value, list) else [value]
     types = set(map(type, messages))
@@ -183,7 +185,7 @@ def _as_messages(
     for message in messages:
         if message.id is None:
             message.id = make_id(previous, message)
-            # Equal messages in a row would get the same derived id, and become one.
+            # Equal messages in a row would get the same derived id, and become a single message.
             while message.id in new_ids or message.id in taken_ids:
                 message.id = make_id(message.id, message)
             new_ids.add(message.id)
@@ -198,7 +200,7 @@ def _update(
 ) -> bool:
     """Apply the writes of some steps to a channel; return whether there were any.
 
-    LangGraph's own channel applies the reducer, so `Overwrite` means what it means there.
+    LangGraph's own channel applies the reducer, so `Overwrite` has LangGraph's meaning.
     """
     plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, reducer)
     plain.value = channel.value
@@ -206,7 +208,7 @@ def _update(
     try:
         for values in steps:
             is_updated = plain.update(values) or is_updated
-    # Also if a reducer raises: LangGraph's channel keeps the writes before it.
+    # Also if a reducer raises: LangGraph's channel keeps the writes before.
     finally:
         channel.value = plain.value
     return is_updated
@@ -216,7 +218,7 @@ class IndexedMessages(BinaryOperatorAggregate[Any]):
     """Channel of the messages of a thread, stored in full in each checkpoint.
 
     A faster `Annotated[list[AnyMessage], add_messages]` for long histories. Threads can change
-    from one to the other and back.
+    from the one to the other and back.
     """
 
     __slots__ = ("_reducer",)
@@ -226,7 +228,7 @@ class IndexedMessages(BinaryOperatorAggregate[Any]):
         self._reducer = IndexedReducer()
 
     def copy(self) -> Self:
-        """Return a copy, on which LangGraph tries writes before it routes."""
+        """Return a copy, on which LangGraph tries writes before routing."""
         new = super().copy()
         new._reducer = self._reducer.borrowed()
         return new
@@ -237,7 +239,7 @@ class IndexedMessages(BinaryOperatorAggregate[Any]):
 
 
 def fold_messages(state: Any, writes: Sequence[object]) -> list[AnyMessage]:
-    """Reducer for LangGraph's DeltaChannel that does what `add_messages` does.
+    """Reducer for LangGraph's DeltaChannel with the result of `add_messages`.
 
     The same writes get the same ids.
 
@@ -248,26 +250,26 @@ def fold_messages(state: Any, writes: Sequence[object]) -> list[AnyMessage]:
 
 
 _MOST_FULL_COPIES = 8
-"""Size of all full copies of a long thread over its own size, about.
+"""Size of all full copies of a long thread over the size of the thread, about.
 
-At 2, a turn of a service with 1,000 messages took 23.6 ms of CPU on SQLite, and at 8 it took 18.5:
-what was written since the last copy is read from a row each.
+At 2, a turn of a service with 1,000 messages took 23.6 ms of CPU on SQLite, and at 8 only 18.5 ms:
+each write since the last copy is read from a row.
 """
 
 
 class DeltaMessages(DeltaChannel[Any]):
-    """Channel of the messages of a thread, of which a checkpoint stores only what was written.
+    """Channel of the messages of a thread, of which a checkpoint stores only new writes.
 
     LangGraph's DeltaChannel with the behaviour of `add_messages`. LangGraph calls the channel
-    beta: what it stored stays readable, how it stores may change.
+    beta: stored threads stay readable, the form of storage may change.
 
     Args:
-        reducer: Internal: LangGraph passes it when it copies the channel.
+        reducer: Internal: LangGraph passes the reducer when it copies the channel.
         typ: Type of the value.
         snapshot_frequency: Number of writes after which the messages are stored in full once, so
             that reading a thread need not start at its beginning. In a thread of more than eight
-            times as many messages it is an eighth of their number, so the size of what is stored
-            grows with the thread and not with its square.
+            times as many messages the number is an eighth of the number of messages, so the size of
+            the stored data grows with the thread and not with its square.
 
     Raises:
         ValueError: `snapshot_frequency` is not positive.
@@ -291,8 +293,8 @@ class DeltaMessages(DeltaChannel[Any]):
     def snapshot_frequency(self) -> int:
         """Number of writes after which the messages are stored in full, given their number now.
 
-        langgraph 1.2.22 (pregel, create_checkpoint) reads it again for each checkpoint; see the
-        canary in tests/test_upstream.py.
+        langgraph 1.2.22 (pregel, create_checkpoint) reads the attribute again for each checkpoint;
+        see the canary in tests/test_upstream.py.
         """
         length = len(self.value) if isinstance(self.value, list) else 0
         return max(self._least, length // _MOST_FULL_COPIES)
@@ -308,7 +310,7 @@ class DeltaMessages(DeltaChannel[Any]):
         return new
 
     def copy(self) -> Self:
-        """Return a copy, on which LangGraph tries writes before it routes."""
+        """Return a copy, on which LangGraph tries writes before routing."""
         new = self.from_checkpoint(self.value)
         new._reducer = self._reducer.borrowed()
         return new
@@ -318,20 +320,20 @@ class DeltaMessages(DeltaChannel[Any]):
         return _update(self, self._reducer, [values])
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
-        """Apply what was written since the messages were last stored in full."""
+        """Apply the writes since the messages were last stored in full."""
         # Each is the id of a task, the channel and the value, as savers return them.
         values = _joined(value for _, _, value in writes)
         _update(self, self._reducer, ([value] for value in values))
 
 
 def _joined(writes: Iterable[object]) -> Iterator[object]:
-    """Yield writes with the same result, in which lists that only add or replace are one.
+    """Yield writes with the same result, where lists that only add or replace are joined.
 
-    Each write copies the history, so thousands of them take the time of its square.
+    Each write copies the history, so thousands of writes take the time of the square.
     """
     batch: list[Any] | None = None
     for write in writes:
-        # Each has an id, and is not one that removes others.
+        # Each message has an id, and does not remove other messages.
         if isinstance(write, list) and all(
             isinstance(message, BaseMessage)
             and not (message.id is None or isinstance(message, RemoveMessage))
@@ -350,7 +352,7 @@ def _joined(writes: Iterable[object]) -> Iterator[object]:
 class KeyedByName(BinaryOperatorAggregate[Any]):
     """Channel of a dict that middleware keep by their names, with former names replaced.
 
-    An entry under the current name comes before one under a former name.
+    An entry under the current name comes before an entry under a former name.
     """
 
     __slots__ = ("_new_names",)
@@ -369,11 +371,11 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
         return new
 
     def copy(self) -> Self:
-        """Return a copy, on which LangGraph tries writes before it routes."""
+        """Return a copy, on which LangGraph tries writes before routing."""
         return self.from_checkpoint(self.value)
 
     def update(self, values: Sequence[Any]) -> bool:
-        """Apply the writes of a step; those of a step that was cut short may have former names."""
+        """Apply the writes of a step; writes of a step that was cut short may have former names."""
         return super().update([self._renamed(value) for value in values])
 
     def _renamed(self, value: object) -> object:
@@ -389,14 +391,14 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
 
 
 def with_ids(value: object) -> object:
-    """Return what is to be written as messages with ids; None stays None and fails later."""
+    """Return writes as messages with ids; None stays None and fails later."""
     return None if value is None else _as_messages(value, _random_id)
 
 
 def has_stored_value(channel: object) -> bool:
-    """Return True if what a channel has is what is read from its checkpoints.
+    """Return True if the value of a channel is the value read from its checkpoints.
 
-    Others drop values, or make them of what is stored.
+    Other channels drop values, or compute values from the stored data.
     """
     kinds = (LastValue, BinaryOperatorAggregate, IndexedMessages, DeltaMessages)
     return type(channel) in kinds
@@ -410,7 +412,7 @@ def is_messages(channel: object) -> bool:
 
 
 def is_ephemeral(channel: Channel) -> bool:
-    """Return True if only the next step sees what a step writes."""
+    """Return True if only the next step sees the writes of a step."""
     # An accumulating Topic keeps its values for the whole run.
     if isinstance(channel, Topic):
         return not channel.accumulate
@@ -435,14 +437,14 @@ def is_persistent(channel: Channel) -> bool:
 def is_known(channel: Channel) -> bool:
     """Return True if the value after a write can be computed in advance.
 
-    A DeltaChannel stores writes and not values, so that its reducer has to run in LangGraph.
+    A DeltaChannel stores writes and not values, so its reducer has to run in LangGraph.
     """
     return any(test(channel) for test in (is_ephemeral, is_single, is_reduced, is_messages))
 
 
 @dataclass(frozen=True, slots=True)
 class ViewedChannel:
-    """A channel, and what writes do to it: asked once for all the writes of all steps."""
+    """A channel, and its behaviour at writes: asked once for all the writes of all steps."""
 
     channel: Channel
     is_ephemeral: bool
@@ -453,7 +455,7 @@ class ViewedChannel:
 
     @classmethod
     def of(cls, channel: Channel) -> ViewedChannel:
-        """Return a channel with all that the functions above say about it."""
+        """Return a channel with the answers of the functions above."""
         about = (is_ephemeral, is_single, is_reduced, is_messages, is_known)
         return cls(channel, *(is_so(channel) for is_so in about))
 
@@ -463,9 +465,9 @@ def supports_delta_channel(checkpointer: object) -> bool:
 
     langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently
     returns an empty history where a saver does not keep the checkpoints before the latest. The
-    savers in memory, for SQLite and for Postgres override it; those that keep the latest checkpoint
-    alone, and those that delete old ones after some time (Redis, MongoDB), do not. LangGraph
-    publishes no other sign.
+    savers in memory, for SQLite and for Postgres override the method; savers with the latest
+    checkpoint alone, and savers that delete old checkpoints after some time (Redis, MongoDB), do
+    not. LangGraph publishes no other sign.
     """
     methods = ("get_delta_channel_history", "aget_delta_channel_history")
     return isinstance(checkpointer, BaseCheckpointSaver) and any(

@@ -1,7 +1,7 @@
 """Valid message histories: every tool call has one answer, and every answer has a call.
 
-`repair` fixes an invalid history, whatever made it invalid: a crash, a cancelled run, a new user
-message while calls were pending, an edit. It changes as little as it can.
+`repair` fixes a history after a crash, a cancelled run, a new user message while calls were
+pending, or an edit. The changes are as small as possible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent_factory.structured_output.strategies import EXPLANATION
 Message = TypeVar("Message", bound=BaseMessage)
 
 MAY_HAVE_RUN = "It may have run: find out before you make it again, or say that it is uncertain."
-"""Result that a model reads for a call without one, if nobody knows that it did not run."""
+"""Result for the model of a call without a result that may have run."""
 
 UNANSWERED = f"Error: this call has no result. {MAY_HAVE_RUN}"
 """Content of the tool message that answers a call without a result."""
@@ -33,7 +33,7 @@ UNANSWERED = f"Error: this call has no result. {MAY_HAVE_RUN}"
 REVIEWED, EDITED, DECIDED = "reviewed_calls", "edited_calls", "review"
 """Keys in the response metadata of a model's message: records of reviews of its calls.
 
-Only middleware and `agent_factory.review` write them: those that a model returns are dropped.
+Only middleware and `agent_factory.review` write records: records from a model are dropped.
 """
 
 RAN = "ran_call"
@@ -45,7 +45,7 @@ RECORDS = frozenset((REVIEWED, EDITED, DECIDED))
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Repaired history, and what to write to the `messages` channel to have it in the thread."""
+    """Repaired history, and the write to the `messages` channel that repairs the thread."""
 
     messages: list[AnyMessage]
     update: list[Any]
@@ -58,24 +58,24 @@ def call_ids(message: AIMessage) -> list[str]:
 
 
 _MAY_CHANGE = re.compile(r"\d{19}|\\ud[89a-f]|\b(?:nan|inf)\b")
-"""What the `repr` of a number has that is not stored as it is, or of half of a character."""
+"""Signs in the `repr` of a number that is not stored unchanged, or of half of a character."""
 
 
 _WITH_CALLS = ("content", "tool_calls", "invalid_tool_calls", "additional_kwargs")
-"""Parts of a message that hold its calls."""
+"""Parts of a message with its calls."""
 
 _PARTS = attrgetter(*_WITH_CALLS)
 
 
 def with_valid_calls(message: AIMessage) -> AIMessage:
-    """Return a model's message whose calls can be answered, and stored as they are.
+    """Return a model's message whose calls can be answered, and stored unchanged.
 
-    A call without an id gets one. A call that repeats the id of another gets it with a number, and
-    so does the content block that holds the call in the provider's form.
+    A call without an id gets an id. A call with the id of another call gets the id with a number,
+    and so does the content block of the call in the provider's form.
 
     LangGraph's serializer takes integers of 64 bits, and writes "?" for half of a character of
-    UTF-16, by which a reviewed call becomes another one; JSON has neither NaN nor infinity. Here,
-    such a number becomes a string, which a tool that takes a number reads, and a half U+FFFD.
+    UTF-16, by which a reviewed call becomes another call; JSON has neither NaN nor infinity. Here,
+    such a number becomes a string, which a tool with a number reads, and a half becomes U+FFFD.
 
     >>> calls = [{"name": "add", "args": {"a": 10**20}, "id": id} for id in ("a", "a", "b")]
     >>> message = with_valid_calls(AIMessage("", tool_calls=calls))
@@ -92,7 +92,7 @@ def with_valid_calls(message: AIMessage) -> AIMessage:
     if all(original_ids) and len(set(original_ids)) == len(original_ids):
         return message
     used_ids = set(original_ids)
-    ids: dict[str, list[str]] = {}  # by the id that calls share, their new ids
+    ids: dict[str, list[str]] = {}  # new ids, by the id that several calls have
 
     def renamed(call: Any) -> object:
         id_ = call["id"]
@@ -113,7 +113,7 @@ def with_valid_calls(message: AIMessage) -> AIMessage:
         update["content"] = content = list(message.content)
         left = {id_: iter(variants) for id_, variants in ids.items()}
         for at, block in enumerate(content):
-            # OpenAI's Responses API: `id` is that of the item, and `call_id` that of the call.
+            # OpenAI's Responses API: `id` is the id of the item, and `call_id` the id of the call.
             key = "call_id" if isinstance(block, dict) and block.get("call_id") else "id"
             if isinstance(block, dict) and block.get(key) in left:
                 content[at] = {**block, key: next(left[block[key]], block[key])}
@@ -121,14 +121,14 @@ def with_valid_calls(message: AIMessage) -> AIMessage:
 
 
 def _storable(value: Any) -> Any:
-    """The value itself if nothing in it has to change."""
+    """The same value if nothing inside has to change."""
     if isinstance(value, str):
         if value.isascii():
             return value
         try:
             value.encode()
         except UnicodeEncodeError:
-            # Two halves that belong together become the character.
+            # Two adjacent halves become the character.
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return value
     if isinstance(value, dict):
@@ -158,7 +158,7 @@ def with_reviewers(messages: list[AnyMessage], new_names: Mapping[str, str]) -> 
         if not isinstance(message, AIMessage):
             continue
         record = message.response_metadata.get(REVIEWED, {})
-        # Only in the last message of a model: the calls of those before it have results.
+        # Only in the last message of a model: the calls of earlier messages have results.
         if new_names.keys().isdisjoint(record):
             break
         metadata = {**message.response_metadata, REVIEWED: {}}
@@ -206,8 +206,8 @@ def messages_in(update: Any) -> list[Any]:
 def new_results(messages: Sequence[object], history: Sequence[AnyMessage]) -> list[str]:
     """Return the ids of the calls that new messages answer in a history.
 
-    Two kinds of results do not count: those that repeat a message of the history, as in a handoff
-    that passes it on, and those of calls that the new messages bring along, as of a subagent.
+    Two kinds of results do not count: results that repeat a message of the history, as in a handoff
+    with the history, and results of calls in the new messages, as of a subagent.
     """
     history_ids: set[str] | None = None
     brought: set[str] = set()
@@ -230,7 +230,7 @@ def new_results(messages: Sequence[object], history: Sequence[AnyMessage]) -> li
 def results_of(ids: Collection[str], messages: Sequence[object]) -> dict[str, Any]:
     """Return the results of the calls of one turn among messages, by the ids of the calls.
 
-    Ids may recur in a thread: if the messages hold the turn, only those after it count.
+    Ids may recur in a thread: if the messages hold the turn, only later messages count.
     """
     start = 0
     for index, message in enumerate(messages):
@@ -241,7 +241,7 @@ def results_of(ids: Collection[str], messages: Sequence[object]) -> dict[str, An
 
 
 def with_results(messages: list[Any], results: Mapping[str, object]) -> list[Any]:
-    """Return messages with the results that the last turn of these calls lacks, in its order.
+    """Return messages with the missing results of the last turn with these calls, in its order.
 
     Args:
         messages: Messages, which may be dicts.
@@ -292,7 +292,7 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
     """Repair a history, whose first `start` messages are known to be valid; None if all are.
 
     - A call without an answer is answered with an error.
-    - An answer that does not follow its call moves there.
+    - An answer at another position moves behind its call.
     - An answer without a call, and a second answer, are removed.
 
     >>> from langchain_core.messages import HumanMessage
@@ -302,9 +302,9 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
     """
     if is_valid(messages, start):
         return None
-    # Ids may recur in a thread: an answer belongs to the nearest open call before it.
+    # Ids may recur in a thread: an answer belongs to the nearest open call before.
     answers: dict[int, dict[str, ToolMessage]] = {}
-    # `pop` closes a call, so that a second answer finds none and is left out.
+    # `pop` closes a call, so that a second answer has no call and is left out.
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AIMessage):
@@ -338,7 +338,7 @@ def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
 
 
 def _smallest_update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:
-    """Return the smallest update that turns one history into the other."""
+    """Return the smallest update that turns a history into another history."""
     # By identity: a message may lack an id, or be equal to another.
     kept_ids = {id(message) for message in after}
     stay = [message for message in before if id(message) in kept_ids]
@@ -352,19 +352,20 @@ def _smallest_update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> l
 
 
 class ValidatedPrefix:
-    """Part of its history that each active run has validated, so that it is validated once.
+    """Validated part of the history of each active run, so that each part is validated once.
 
-    What was forgotten or has changed is validated again. The messages are compared as lists, which
-    takes nanoseconds for each message that is the same object.
+    Forgotten and changed parts are validated again. The messages are compared as lists, which takes
+    nanoseconds for each message that is the same object.
     """
 
     SIZE = 64
-    """Maximum number of runs. A run that ends is forgotten; one that pauses may stay."""
+    """Maximum number of runs. A run that ends is forgotten; a paused run may stay."""
 
     def __init__(self) -> None:
         @lru_cache(self.SIZE)
         def record(run: object) -> list[Sequence[AnyMessage]]:
-            # Parallel nodes of a run share it, so its one item is replaced and never changed.
+            # Parallel nodes of a run share the dict, so its only item is replaced and never
+            # changed.
             return [[]]
 
         self._record = record
@@ -376,7 +377,7 @@ class ValidatedPrefix:
 
     def remember(self, run: object, messages: Sequence[AnyMessage]) -> None:
         """Record that a run has validated all these messages."""
-        # Without a run, all callers would share one record.
+        # Without a run, all callers would share a record.
         if run is not None:
             self._record(run)[0] = messages
 

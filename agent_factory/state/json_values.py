@@ -1,6 +1,6 @@
-"""JSON from outside: refused where a database would not store it as it is.
+"""JSON from outside: refused where a database would not store the value unchanged.
 
-What a model writes cannot be refused: `agent_factory.state.history` changes it.
+Output of a model cannot be refused: `agent_factory.state.history` changes it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from langchain_core.messages import BaseMessage
 from agent_factory.errors import ArgumentError, describe
 
 DEEPEST = 100
-"""The most lists and objects within each other."""
+"""The most nested lists and objects."""
 
 MIN_INT, MAX_INT = -(2**63), 2**63 - 1
 """Integers of 64 bits."""
 
 Fault = tuple[list[int | str], str]
-"""What is wrong with a value: the keys and indexes that lead to it, and the reason."""
+"""A fault of a value: the path of keys and indexes, and the reason."""
 
 
 def check_json(name: str, value: object) -> None:
-    """Raise ArgumentError unless a value is JSON that every database stores as it is.
+    """Raise ArgumentError unless a value is JSON that every database stores unchanged.
 
     Args:
-        name: The argument. It begins the place that the error names.
+            name: The argument, with which the path in the error begins.
         value: The value.
 
     >>> check_json("metadata", {"topic": "refund", "tags": ["new", None], "euros": 4.5})
@@ -39,9 +39,9 @@ def check_json(name: str, value: object) -> None:
 
 
 def check_storable(name: str, value: object) -> None:
-    """Raise ArgumentError if a value in a state or an input cannot be stored as it is.
+    """Raise ArgumentError if a value in a state or an input cannot be stored unchanged.
 
-    It may hold messages and other objects, and numbers that are not finite.
+    The value may hold messages and other objects, and numbers that are not finite.
     """
     _raise(name, json_fault(value, objects=True))
 
@@ -53,7 +53,7 @@ def _raise(name: str, fault: Fault | None) -> None:
 
 
 def place_of(path: Sequence[int | str]) -> str:
-    r"""The place of a value in an error, in ASCII if it cannot be stored or logged.
+    r"""The path of a value in an error, in ASCII if it cannot be stored or logged.
 
     >>> place_of(["messages", 0, "content"]), place_of(["a\0b"])
     ('messages.0.content', 'a\\x00b')
@@ -63,13 +63,13 @@ def place_of(path: Sequence[int | str]) -> str:
 
 
 def json_fault(value: object, *, objects: bool = False, levels: int = DEEPEST) -> Fault | None:
-    """Return what is wrong with a value, if anything.
+    """Return the fault of a value, if any.
 
     Args:
         value: The value.
-        objects: Whether it may hold objects of Python, which are not looked into except for
-            messages, and numbers that are not finite.
-        levels: The most lists and objects within each other.
+        objects: Whether the value may hold numbers that are not finite, and objects of Python, of
+            which only messages are looked into.
+        levels: The most nested lists and objects.
     """
     if isinstance(value, str):
         reason = text_fault(value)
@@ -104,12 +104,12 @@ def json_fault(value: object, *, objects: bool = False, levels: int = DEEPEST) -
         return [], f"must be JSON, got {describe(value)}."
     else:
         return None
-    # Only lists and objects come here. One at the last level is refused without a look inside.
+    # Only lists and objects come here. A value at the last level is refused without a look inside.
     return None if levels else ([], f"must not be nested more than {DEEPEST} levels deep.")
 
 
 def text_fault(text: str) -> str | None:
-    r"""Return what is wrong with a text, if anything.
+    r"""Return the fault of a text, if any.
 
     >>> text_fault("a\0b"), text_fault("Grüße")
     ('must not have the character U+0000, which Postgres does not store.', None)
@@ -132,6 +132,6 @@ def storable_text(text: str) -> str:
     >>> storable_text("a\0b \ud83d")
     'a�b �'
     """
-    # Joins halves that belong together.
+    # Joins adjacent halves.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\0", "\ufffd")

@@ -40,13 +40,13 @@ TOOL_SIGNALS = "loop_relay"
 """Private channel that collects control signals from parallel tool calls."""
 
 RETRIES = "loop_retries"
-"""Private channel that counts, within a run, how often a structured answer was asked for again."""
+"""Private channel with the number of requests for another structured answer in a run."""
 
 ANSWER = "loop_answer"
 """Private channel for a structured answer that waits for the other calls of its message."""
 
 LAST_NODE = "loop_last_node"
-"""Private channel for the last node of a step with several; LangGraph knows the first one."""
+"""Private channel for the last node of a step of several; LangGraph knows the first node."""
 
 REFUSAL = "__agent_factory_refusal"
 """Private channel, and key of `configurable`, for the error with which the next node ends a run."""
@@ -62,33 +62,33 @@ ENGINE_KEYS = frozenset({*_ENGINE_HINTS, LAST_NODE, REFUSAL})
 
 
 def engine_hints(*keys: str) -> dict[str, Any]:
-    """Return the annotations of reserved keys, for a state that is not merged here."""
+    """Return the annotations of reserved keys, for a state without a merge."""
     return {key: _without_marks(_ENGINE_HINTS[key]) for key in keys}
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Schemas:
-    """State of an agent, and the parts of it that callers and hooks see."""
+    """State of an agent, and its parts for callers and hooks."""
 
     state: type[Any]
-    hook: type[Any]  # what nodes of middleware see: all but the reserved keys
+    hook: type[Any]  # the state for nodes of middleware: all but the reserved keys
     input: type[object]
     output: type[object]
-    written: type[object] | None = None  # by the user, if the graph is to be built from that
+    written: type[object] | None = None  # the user's schema, if the graph is built from it
 
 
 _AGENT = "create_agent"
-"""Origin of the schema that the caller of create_agent passed; it comes last."""
+"""Origin of the schema that the caller of create_agent passed; this schema comes last."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A schema that was read."""
+    """A schema and its parts."""
 
     origin: str  # "create_agent", or the name of a middleware
     schema: Any
     hints: Mapping[str, object]
-    raw: Mapping[str, object]  # the annotations as written, to recognize keys that are inherited
+    raw: Mapping[str, object]  # the annotations as written, to recognize inherited keys
     own_hints: Mapping[str, object]  # the hints that differ from those of AgentState
 
 
@@ -111,7 +111,7 @@ def _read(origin: str, schema: Any) -> _Source:
 _Fields = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
 
 _schemas: WeakKeyDictionary[Any, _Fields] = WeakKeyDictionary()
-"""Fields by schema: the middleware of a stack mostly share a few. A request may make its own."""
+"""Fields by schema: the middleware of a stack mostly share a few. A request may make a schema."""
 
 
 def _fields(schema: object) -> _Fields:
@@ -125,7 +125,7 @@ def _fields(schema: object) -> _Fields:
 
 
 class _Merges:
-    """States that are merged from schemas; agents with the same schemas share them.
+    """States merged from schemas; agents with the same schemas share them.
 
     A node of a tree, in which each schema leads to the next node. So nothing keeps a schema that a
     request has made, and a state ends with any of its schemas.
@@ -145,11 +145,11 @@ def merge(
     checkpoints: object = "auto",
     checkpointer: object = None,
 ) -> tuple[Schemas, list[SpecError]]:
-    """Merge state schemas and collect what is wrong with them.
+    """Merge state schemas and collect the mistakes.
 
-    The one of "create_agent", the last, decides about its keys; others must agree on theirs.
-    `engine` are the reserved keys that this agent needs; each costs a little in every step.
-    `checkpointer` decides what `checkpoints="auto"` means.
+    The schema of "create_agent", the last, decides about its keys; other schemas must agree on
+    theirs. `engine` are the reserved keys of this agent; each costs a little in every step.
+    `checkpointer` decides about `checkpoints="auto"`.
     """
     usable: list[_Source] = []
     errors: list[SpecError] = []
@@ -163,7 +163,7 @@ def merge(
         checkpoints == "auto" and supports_delta_channel(checkpointer)
     )
     merges, usable_schemas = _merges, [source.schema for source in usable]
-    for schema, _ in groupby(usable_schemas):  # several in a row are merged like one
+    for schema, _ in groupby(usable_schemas):  # equal schemas in a row are merged once
         if (following := merges.after.get(schema)) is None:
             following = merges.after.setdefault(schema, _Merges())
         merges = following
@@ -184,17 +184,18 @@ def merge(
 
 
 def _merge(schemas: Sequence[object], engine: Sequence[str], delta: bool) -> tuple[Schemas, object]:
-    """Return the merged schemas, and the reducer of the messages that they declare."""
+    """Return the merged schemas, and their reducer of messages."""
     all_hints: list[tuple[str, object]] = []
     for schema in dict.fromkeys(schemas):
         all_hints += _fields(schema)[0].items()
     hints = dict(_fields(AgentState)[0])
     for schema in schemas:
-        # Only what a schema declares itself: AgentState's keys in it must not undo earlier ones.
+        # Only own declarations of a schema: inherited keys of AgentState must not undo earlier
+        # keys.
         hints |= _fields(schema)[2]
     reducer = _reducer(hints["messages"])
     qualifier, messages, metadata = _parts(hints["messages"])
-    # Another reducer is the user's, and gets the channel that LangGraph makes for it.
+    # Another reducer is the user's, and gets LangGraph's own channel.
     if reducer is add_messages:
         metadata = (DeltaMessages() if delta else IndexedMessages(),)
     hints["messages"] = _hint(qualifier, messages, metadata)
@@ -251,7 +252,7 @@ def _is_hidden(hint: object, side: str) -> bool:
 
 
 def _reducer(hint: object) -> object:
-    """Return what merges writes of a key: a channel, a function, or None for the last value."""
+    """Return the merge of writes of a key: a channel, a function, or None for the last value."""
     for item in _parts(hint)[2]:
         # As LangGraph: a channel, or a function of two values. Marks of ours are neither.
         if isinstance(item, BaseChannel) or callable(item):
@@ -316,12 +317,12 @@ def _forgets(reducer: Any) -> bool:
     try:
         merged = reducer([HumanMessage("a", id="1")], [HumanMessage("b", id="2")])
         return "1" not in [message.id for message in merged]
-    except Exception:  # it may expect messages of another form
+    except Exception:  # the reducer may expect messages of another form
         return False
 
 
 def _same_type(first: object, other: object) -> bool:
-    """Return True if two types agree; a part that only one of them specifies counts as equal."""
+    """Return True if two types agree; a part that only one type specifies counts as equal."""
     if first == other or Any in (first, other):
         return True
     # Before Python 3.14, `int | None` and `Optional[int]` have different origins.

@@ -1,7 +1,7 @@
-"""Updates of the state: what a node and its layers write, and the state after it.
+"""Updates of the state: the writes of a node and its layers, and the state after the writes.
 
 LangGraph applies the writes of a step when the step is over. Several nodes in one step must see
-each other's writes before that, so `StateView` applies them as they come.
+each other's writes earlier, so `StateView` applies writes at once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LAYER = "a wrap_model_call layer"
 
 
 class UpdateMerger:
-    """Merge the update of the model node with those of its layers, inner layers first.
+    """Merge the update of the model node with the updates of its layers, inner layers first.
 
-    - A key whose channel takes one value a step gets that of the outermost layer.
-    - Messages become one list. Of two writes of one message that of the inner layer counts: a
-      request passes the layers from the outside in, so the inner one saw what the outer changed.
+    - A key whose channel takes one value a step gets the value of the outermost layer.
+    - Messages become one list. Of two writes of a message the write of the inner layer counts: a
+      request passes the layers from the outside in, so the inner layer saw the other's changes.
     - Other keys are written several times, for their reducer.
     """
 
@@ -49,7 +49,7 @@ class UpdateMerger:
         for command in commands:
             for key, value in (new := pairs_of(command, _LAYER)):
                 if key not in self._keys:
-                    # All keys of the command, so that one error names each that is unknown.
+                    # All keys of the command, so that an error names each unknown key.
                     check_keys([key for key, _ in new], self._keys, _LAYER)
                 if key == "jump_to" and value:
                     raise UndeclaredJump(_LAYER, "cannot jump.", "Jump from an after_model hook.")
@@ -72,7 +72,7 @@ class UpdateMerger:
             if key in self._single:
                 pairs[index] = (key, value)
                 return
-            # A message that is removed and added again keeps its place in one write and moves to
+            # A message that is removed and added again keeps its position in one write and moves to
             # the end in two, so a list with removals stays a separate write.
             lists = isinstance(earlier, list) and isinstance(value, list)
             removes = lists and any(isinstance(message, RemoveMessage) for message in earlier)
@@ -96,7 +96,7 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
 
 
 def pairs_of_result(result: Any) -> list[Pair] | None:
-    """Return what a node writes, from what it has returned; None if that leaves the graph."""
+    """Return the writes in a node's result; None if the result leaves the graph."""
     if type(result) is dict:  # nearly always, if the node has written something
         return [*result.items()]
     pairs: list[Pair] = []
@@ -129,7 +129,7 @@ def without_keys(part: Any, keys: Collection[str]) -> Any:
 
 
 def check_keys(keys: Iterable[str], state_keys: Collection[str], owner: str) -> None:
-    """Check that the state has the keys that are to be written."""
+    """Check that the state has the written keys."""
     if unknown_keys := set(keys).difference(state_keys):
         raise UnknownStateKey(
             owner,
@@ -146,31 +146,31 @@ class UnknownOutcome(Exception):
 class Preview:
     """The state after a node's writes, before LangGraph applies them."""
 
-    persistent: dict[str, Any]  # the values that stay until the next write
-    ephemeral: dict[str, Any]  # the values that only the next node sees
-    updates: dict[str, list[Any]]  # what the nodes so far write to persistent keys, all together
+    persistent: dict[str, Any]  # values until the next write
+    ephemeral: dict[str, Any]  # values for the next node alone
+    updates: dict[str, list[Any]]  # writes of the nodes so far to persistent keys
     last: dict[str, list[Any]]  # the node's own writes to ephemeral keys
     order: Mapping[str, Any]  # all keys, in the order in which LangGraph reads them
     pairs: list[Pair] = field(default_factory=list)  # the node's own writes, messages with ids
 
     def state(self) -> dict[str, Any]:
-        """Return the state that the next node and its edge see."""
+        """Return the state for the next node and its edge."""
         if not self.ephemeral:
             return dict(self.persistent)
         return _in_order({**self.persistent, **self.ephemeral}, self.order)
 
     def writes(self) -> list[Pair]:
-        """Return the writes that leave the state so, once the step is over."""
+        """Return the writes with this state as the result, once the step is over."""
         every = (*self.updates.items(), *self.last.items())
         return [(key, value) for key, values in every for value in values]
 
 
 class StateView:
-    """The state within one step, beginning with the state that was read before it.
+    """The state within one step, beginning with the state before the step.
 
     Each reducer is called once for each write, on the value itself and not on a copy: LangGraph
-    gets what it has returned, as an `Overwrite`. Only messages are merged again by LangGraph, which
-    changes nothing, since they have ids by then; so a checkpoint stores what is new, not all.
+    gets the result, as an `Overwrite`. Only messages are merged again by LangGraph, which changes
+    nothing, since they have ids by then; so a checkpoint stores new messages, not all.
     """
 
     def __init__(
@@ -188,26 +188,26 @@ class StateView:
         ephemeral = {key for key in state if key in channels and channels[key].is_ephemeral}
         persistent = {key: value for key, value in state.items() if key not in ephemeral}
         self._stored_keys = frozenset(persistent)
-        # The state so far. Set it to a preview to accept that.
+        # The state so far. Set it to a preview to accept the preview.
         self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {}, order)
 
     def preview(
         self, pairs: Iterable[Pair], outcomes: Mapping[str, Any] = MappingProxyType({})
     ) -> Preview:
-        """Return the state after a node's writes. Accept it before you call this again.
+        """Return the state after a node's writes. Accept the state before the next call.
 
         Args:
             pairs: The writes.
-            outcomes: What reducers have returned for them before, by key.
+                outcomes: Results of reducers for the writes from an earlier call, by key.
 
         Raises:
             UnknownOutcome: Only LangGraph can compute a value.
-            Exception: A reducer has raised it.
+                Exception: A reducer has raised the error.
         """
         now, order, channels = self.now, self._order, self._channels
         named_pairs: list[Pair] = []
         by_key: dict[str, list[Any]] = {}
-        replaced_keys: set[str] = set()  # keys of messages that are not merged one after the other
+        replaced_keys: set[str] = set()  # keys of messages without a merge of several writes
         for key, value in pairs:
             if not channels[key].is_known:  # before a reducer is called: LangGraph calls it then
                 raise UnknownOutcome(key)
@@ -215,7 +215,7 @@ class StateView:
                 earlier, replaces = now.updates.get(key), value is None or overwrites(value)
                 if replaces or (earlier and type(earlier[0]) is Overwrite):
                     replaced_keys.add(key)
-                if not replaces:  # merged here and by LangGraph, so they need their ids before that
+                if not replaces:  # merged here and by LangGraph, so the messages need ids first
                     value = with_ids(value)
             named_pairs.append((key, value))
             if key in by_key:
@@ -224,7 +224,7 @@ class StateView:
                 by_key[key] = [value]
         if not named_pairs:  # most hooks write nothing
             return Preview(now.persistent, {}, now.updates, {}, order) if now.ephemeral else now
-        # Copies: a preview that is not accepted leaves the state as it is.
+        # Copies: a preview that is not accepted leaves the state unchanged.
         persistent, updates = dict(now.persistent), dict(now.updates)
         ephemeral: dict[str, Any] = {}
         for key, values in by_key.items():
@@ -243,26 +243,26 @@ class StateView:
                 persistent[key], updates[key] = merged, [*now.updates.get(key, ()), *values]
             else:
                 value = outcomes[key] if key in outcomes else self._value(key, values)
-                # A step takes one Overwrite of a key, and no other write of it. Where there is no
-                # value yet, LangGraph stores the write as it is.
+                # A step takes one Overwrite of a key, and no other write of the key. Without a
+                # value so far, LangGraph stores the write unchanged.
                 first = key not in self._stored_keys
                 persistent[key], updates[key] = value, [value if first else Overwrite(value)]
-        # Only a new key is out of order: a value that is replaced keeps its place in a dict.
+        # Only a new key is out of order: a replaced value keeps its position in a dict.
         if len(persistent) > len(now.persistent):
             persistent = _in_order(persistent, order)
         last = {key: by_key[key] for key in ephemeral}
         return Preview(persistent, ephemeral, updates, last, order, named_pairs)
 
     def _value(self, key: str, values: list[Any]) -> Any:
-        """Return the value of a key after some writes, as its channel computes it."""
+        """Return the value of a key after some writes, as its channel computes the value."""
         view, before = self._channels[key], self.now.persistent
         if key not in before:
-            # A copy: the channel is that of the compiled graph, which all runs share.
+            # A copy: all runs share the channel of the compiled graph.
             channel: Any = view.channel.copy()
         elif not view.is_reduced:
             channel = view.channel.from_checkpoint(before[key])
         else:
-            if key not in self._cache:  # to make one takes longer than its reducer
+            if key not in self._cache:  # making a channel takes longer than its reducer
                 self._cache[key] = view.channel.from_checkpoint(before[key])
             channel = self._cache[key]
             # The channel still has the value of its last use, which another node may have replaced.
