@@ -1,4 +1,4 @@
-"""create_agent and what belongs to it: arguments, validation, wiring."""
+"""create_agent and its parts: arguments, validation, wiring."""
 
 from agent_factory.factory.agent import (
     create_agent,

@@ -1,4 +1,4 @@
-"""create_agent and plan_agent: arguments in, a compiled graph or its plan out."""
+"""create_agent and plan_agent: arguments in, a compiled graph or a plan out."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     StackMember = (
         AgentMiddleware[Any, ContextT, Any] | AgentMiddleware[Any, None, Any] | LangChainMiddleware
     )
-    """A middleware for the context of the agent, or one that declares none."""
+    """A middleware for the context of the agent, or without a declared context."""
 
 CONFIG: RunnableConfig = {
     # High, so that limits with a clear message, such as ModelCallLimitMiddleware, apply before
-    # LangGraph's. The number is langchain's.
+    # LangGraph's limit. The number is langchain's.
     "recursion_limit": 9_999,
-    # LangSmith shows this key as the integration. It also saves time: without any metadata,
+    # LangSmith shows this key as the integration. The key also saves time: without any metadata,
     # LangGraph walks a chain of empty maps for every task.
     "metadata": {"ls_integration": "agent_factory"},
 }
@@ -167,45 +167,49 @@ def create_agent(
         system_prompt: The system message of every model call.
         middleware: The stack of middleware; the first is the outermost.
         response_format: A schema or a strategy; the answer arrives in `structured_response`.
-        state_schema: A TypedDict that extends AgentState with more keys. It decides about
-            its keys where schemas of middleware disagree.
-        context_schema: The type of `context`, the data of one run (a user's id, for example).
-        checkpointer: Stores threads. Reviews and limits for a thread need one.
+            state_schema: A TypedDict that extends AgentState with more keys. Where schemas of
+                middleware disagree about a key of this schema, this schema decides.
+            context_schema: The type of `context`, the data of one run (a user's id, for example).
+            checkpointer: Stores threads. Reviews, and limits for a thread, need a checkpointer.
         store: Stores data across threads.
         interrupt_before: Nodes before which a run pauses, or "*" for all.
         interrupt_after: Nodes after which a run pauses, or "*" for all.
         debug: Log every step.
-        name: The agent's name, which its messages carry, and the metadata of its runs as
-            `lc_agent_name`.
-        cache: Stores results of nodes that have a cache policy.
-        transformers: Stream transformers; those of every agent (`tool_calls`, `subagents`) and of
-            the middleware come before them.
-        node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
-        handle_tool_errors: What happens when a tool fails, in the forms of ToolNode. By default,
-            the model gets an error as the result of a call with invalid arguments, and a tool that
-            raises ends the run. True reports every error to the model, and the run continues.
+            name: The agent's name, in its messages, and in the metadata of its runs as
+                `lc_agent_name`.
+            cache: Stores results of nodes with a cache policy.
+            transformers: Stream transformers; the transformers of every agent (`tool_calls`,
+                `subagents`) and of the middleware come before these.
+            node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
+            handle_tool_errors: The reaction to the failure of a tool, in the forms of ToolNode. By
+                default, the model gets an error as the result of a call with invalid arguments, and
+                a tool that raises ends the run. True reports every error to the model, and the run
+                continues.
         sequential_tool_calls: Run the calls of a turn one after the other, in the order of the
-            message. By default they run side by side, except those that `touches` keeps in order.
+                    message. By default calls run side by side, except calls that `touches` keeps in
+                    order.
         strict: Raise warnings of the build as errors.
         ignore: Codes of warnings to suppress, such as ["AF204"]. docs/checks.md lists them.
-        decisions: Records what hooks, layers and routes decide. True sends custom stream events, a
-            function gets each `Decision`, and a list or a `DecisionLog` holds several functions.
-        checkpoints: What a checkpoint holds of the messages: "full", all of them, or "delta", those
-            written since the one before. "auto" is "delta" with savers that support it, such as
-            those in memory, for SQLite and for Postgres, and "full" with others. See
-            docs/checkpoints.md.
-        fused: How many hooks share a step, which makes runs with many middleware several times
-            faster. True stores what hooks before the model write before the model is called, and
-            its answer before the hooks after it run. "turn" stores a whole turn of the model at
-            once. False gives each hook its own step and checkpoint. See docs/performance.md.
-        moved: The names that middleware had when threads were stored, each with the current name:
-            {"OldName": "NewName"}. Threads that wait at a hook of the old name go on, and what was
-            stored by that name is found. See docs/howto/changing_stacks.md.
+            decisions: Records the decisions of hooks, layers and routes. True sends custom stream
+                events, a function gets each `Decision`, and a list or a `DecisionLog` holds several
+                functions.
+            checkpoints: The messages in a checkpoint: "full", all messages, or "delta", the
+                messages since the checkpoint before. "auto" is "delta" with savers that support it,
+                such as the savers in memory, for SQLite and for Postgres, and "full" with others.
+                See docs/checkpoints.md.
+            fused: How many hooks share a step, which makes runs with many middleware several times
+                faster. True stores the writes of hooks before the model before the model is called,
+                and the model's answer before the hooks after the model run. "turn" stores a whole
+                turn of the model at once. False gives each hook its own step and checkpoint. See
+                docs/performance.md.
+            moved: The names of middleware when threads were stored, each with the current name:
+                {"OldName": "NewName"}. Threads that wait at a hook of the old name go on, and data
+                stored by the old name are found. See docs/howto/changing_stacks.md.
         guarantees: Sentences that must hold on every path, such as "tool refund passes
             HumanInTheLoopMiddleware". See docs/guarantees.md.
 
     Returns:
-        A compiled LangGraph graph: invoke, stream and inspect it like any other.
+            A compiled LangGraph graph: invoke, stream and inspect it like any other graph.
 
     Raises:
         SpecError: The agent cannot be built; with several mistakes, `.errors` holds each of them.
@@ -224,7 +228,7 @@ def create_agent(
     'It is 5.'
     """
     arguments = Arguments.of(locals())
-    # `*misplaced` and `**unknown` let the error say what to write; type checkers refuse `Never`.
+    # `*misplaced` and `**unknown` let the error name the right call; type checkers refuse `Never`.
     if misplaced or unknown:
         raise_all([*misplaced_arguments(misplaced), *unknown_arguments(create_agent, unknown)])
     services = {
@@ -277,7 +281,7 @@ def check_services(
         enter = "with" if hasattr(value, "__enter__") else "async with"
         is_class = isinstance(value, type)
         if not is_class and (enter == "with" or hasattr(value, "__aenter__")):
-            # That of a function with @contextmanager has the function as `func`.
+            # The object of a function with @contextmanager has the function as `func`.
             constructor = getattr(getattr(value, "func", None), "__qualname__", None)
             constructor = "..." if constructor is None else f"{constructor}(...)"
             hint = f"Write `{enter} {constructor} as {name}:`, and build the agent inside."
@@ -286,7 +290,7 @@ def check_services(
         else:
             expected, hint = f"a {kind} or None", f"Pass a {kind}."
             mistakes.append(wrong_type(name, expected, value, hint, kinds=kinds))
-    # An instance has the fields of its class, and LangGraph takes it without an error.
+    # An instance has the fields of its class, and LangGraph takes an instance without an error.
     if isinstance(context_schema, BaseModel | Mapping) or (
         is_dataclass(context_schema) and not isinstance(context_schema, type)
     ):
@@ -301,7 +305,8 @@ def node_names(
 ) -> list[str] | Literal["*"] | None:
     """Return the nodes to pause at in the form that LangGraph takes, with their former names.
 
-    A run only begins at a node of a former name, and LangGraph does not pause before the first one.
+    A run only begins at a node of a former name, and LangGraph does not pause before the first
+    node.
     """
     if names is None or names == "*":
         return names
@@ -341,7 +346,7 @@ def plan_agent(
 ) -> Topology:
     """Return the plan of the agent that `create_agent` would build from these arguments.
 
-    It makes the same checks. Those that need a checkpointer are made if `checkpointer` is given.
+    The checks are the same. Checks that need a checkpointer are made if `checkpointer` is given.
     The model may be left out, because a plan does not depend on it, nor on `fused`.
 
     Args:
@@ -359,7 +364,7 @@ def plan_agent(
     arguments = Arguments.of(locals())
     if misplaced or unknown:
         raise_all([*misplaced_arguments(misplaced), *unknown_arguments(plan_agent, unknown)])
-    # A plan has no model in it, and the package of the provider need not be installed.
+    # A plan holds no model, and the package of the provider need not be installed.
     spec = make_spec(replace(arguments, model=None) if isinstance(model, str) else arguments)
     return plan_of(spec, settings=settings)
 
@@ -368,10 +373,10 @@ def topology_of(agent: Graph, *, settings: bool = False) -> Topology:
     """Return the plan of an agent.
 
     Args:
-        agent: What `create_agent` returned.
-        settings: Add the settings of the middleware to the plan: each parameter of a constructor
-            that is a public attribute of the instance. Values named like secrets, and values
-            without a plain form, are shown by their type.
+            agent: An agent from `create_agent`.
+            settings: Add the settings of the middleware to the plan: each parameter of a
+                constructor with a public attribute of its name. Values named like secrets, and
+                values without a plain form, are shown by their type.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -391,7 +396,7 @@ def middleware_of(
     """Return the middleware of an agent, in order.
 
     Args:
-        agent: What `create_agent` returned.
+            agent: An agent from `create_agent`.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -406,10 +411,10 @@ def middleware_of(
 
 
 def tools_of(agent: Graph) -> dict[str, BaseTool]:
-    """Return the tools that an agent runs, by name, with those that its middleware bring.
+    """Return the tools that an agent runs, by name, with the tools of its middleware.
 
     Args:
-        agent: What `create_agent` returned.
+            agent: An agent from `create_agent`.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -422,17 +427,17 @@ def tools_of(agent: Graph) -> dict[str, BaseTool]:
 
 
 def path_of(agent: Graph) -> Literal["sync", "async"] | None:
-    """Return the one way in which an agent can be run; None if both `invoke` and `ainvoke` do.
+    """Return the only mode in which an agent can be run; None if both `invoke` and `ainvoke` run.
 
-    An agent is async only with a tool that has only a coroutine function, as those of MCP have, or
-    with a middleware that defines only async methods. It is sync only with a layer that has no
+    An agent is async only with a tool that has only a coroutine function, like the tools of MCP, or
+    with a middleware that defines only async methods. An agent is sync only with a layer without an
     async form. Agents inside of a graph count.
 
     Args:
-        agent: What `create_agent` returned, or any compiled graph.
+        agent: An agent from `create_agent`, or any compiled graph.
 
     Raises:
-        ArgumentError: One part is sync only and another one async only, so that no run could use
+        ArgumentError: One part is sync only and another part async only, so that no run could use
             both.
 
     >>> from langchain_core.tools import StructuredTool
@@ -471,8 +476,8 @@ def with_decisions(agent: Graph, decisions: object = True) -> Graph:
     """Return a copy of an agent that also records its decisions.
 
     Args:
-        agent: What `create_agent` returned.
-        decisions: Where they go, as `create_agent` takes it. Sinks that the agent has stay.
+            agent: An agent from `create_agent`.
+            decisions: The sinks, as `create_agent` takes them. Sinks of the agent stay.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`, or a sink cannot be called.
@@ -483,7 +488,7 @@ def with_decisions(agent: Graph, decisions: object = True) -> Graph:
     model routed: __end__ [no calls left]
     """
     previous, log = _spec_of(agent).decisions, decision_log(decisions)
-    # A sink that both have gets each decision once, and contents that one of them asks for stay.
+    # A sink of both gets each decision once, and contents that either log asks for stay.
     if previous is not None and log is not None:
         sinks = dict.fromkeys([*previous.sinks, *log.sinks])
         log = DecisionLog(*sinks, contents=previous.contents or log.contents)
@@ -493,14 +498,15 @@ def with_decisions(agent: Graph, decisions: object = True) -> Graph:
 def with_model(agent: Graph, model: str | BaseChatModel) -> Graph:
     """Return a copy of an agent that asks another model, for example one that follows a script.
 
-    Models that its middleware were made with stay.
+    Models of its middleware stay.
 
     Args:
-        agent: What `create_agent` returned.
+            agent: An agent from `create_agent`.
         model: The model, as `create_agent` takes it.
 
     Raises:
-        ArgumentError: The graph was not built by `create_agent`, or the model is not one.
+            ArgumentError: The graph was not built by `create_agent`, or the model is not a chat
+                model.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> agent = create_agent(ScriptedChatModel(["Hi."]))
@@ -534,16 +540,16 @@ def rewired(
     services: Mapping[str, object] | None = None,
     **changes: Any,
 ) -> Graph:
-    """Return a copy of an agent whose spec has other fields, and that has other services.
+    """Return a copy of an agent with other fields of its spec, and with other services.
 
     Args:
-        agent: What `create_agent` returned.
-        services: Of `checkpointer`, `store` and `cache`, those that it does not share.
+        agent: An agent from `create_agent`.
+        services: A `checkpointer`, `store` or `cache` in place of the agent's.
         **changes: Fields of its AgentSpec.
     """
     graph = cast("AgentGraph", agent.builder)
-    # A new graph: nodes hold the recorder, the model and the channels of the agent they were made
-    # for, and a compiled graph cannot get others.
+    # A new graph: nodes hold the recorder, the model and the channels of their agent, and a
+    # compiled graph cannot get others.
     builder = wire(replace(_spec_of(agent), **changes), agent.context_schema, graph.fusion_plan)
     backends = {name: getattr(agent, name) for name in ("checkpointer", "store", "cache")}
     copy = builder.compile(**{**graph.options, **backends, **(services or {})})
@@ -552,14 +558,14 @@ def rewired(
 
 
 def with_checkpoints_of(agent: Graph, checkpointer: object) -> Graph:
-    """Return an agent whose checkpoints have the form for a saver that it was not built with.
+    """Return an agent whose checkpoints have the form for another saver.
 
     `checkpoints="auto"` decides by the saver; another choice stays. A graph that `create_agent` has
-    not built is returned as it is.
+    not built is returned unchanged.
 
     Args:
         agent: A compiled graph.
-        checkpointer: The saver with which it will run. The agent does not get it.
+        checkpointer: The saver for the next runs. The agent does not get the saver.
     """
     graph = getattr(agent, "builder", None)
     if not isinstance(graph, AgentGraph) or graph.spec.merged is None:

@@ -1,4 +1,4 @@
-"""Names of arguments: those that a caller got wrong, and the names that were meant."""
+"""Names of arguments: wrong names of a caller, and the intended names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def by_name(function: FunctionT) -> FunctionT:
-    """Leave `*misplaced` out of a signature: it is there for `misplaced_arguments` alone."""
+    """Leave `*misplaced` out of a signature: the parameter is for `misplaced_arguments` alone."""
     whole = inspect.signature(function)
     parameters = [p for p in whole.parameters.values() if p.kind is not p.VAR_POSITIONAL]
     function.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -59,7 +59,7 @@ def by_name(function: FunctionT) -> FunctionT:
 
 
 def misplaced_arguments(values: Sequence[object], prompt: str = "system_prompt") -> list[SpecError]:
-    """Return an error for each argument after model and tools, with the name it likely has.
+    """Return an error for each argument after model and tools, with the likely name.
 
     Args:
         values: The arguments that were given by position.

@@ -77,7 +77,7 @@ from agent_factory.types import AgentState, NodePolicy
 T = TypeVar("T")
 
 UNKNOWN: Any = object()
-"""Stands for a checkpointer that is not known yet: a plan may be made without one."""
+"""Stands for a checkpointer that is not known yet: a plan may be made without a checkpointer."""
 
 RESERVED = ("|", ":")
 """Characters that LangGraph reserves in node names."""
@@ -85,7 +85,7 @@ RESERVED = ("|", ":")
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """The arguments of an agent on which its spec depends, as a caller passes them."""
+    """The arguments of an agent for its spec, as a caller passes them."""
 
     model: object
     tools: Sequence[object] | None
@@ -114,7 +114,7 @@ class Arguments:
 
     @property
     def nodes(self) -> dict[str, Any]:
-        """The arguments that name nodes."""
+        """The arguments with names of nodes."""
         names = ("interrupt_before", "interrupt_after", "node_policies")
         return {name: getattr(self, name) for name in names}
 
@@ -195,7 +195,7 @@ def _system_message(prompt: str | SystemMessage | None) -> SystemMessage | None:
 
 
 def _rules(toolbox: Toolbox, outputs: Iterable[str], *, sequential_calls: bool) -> Rules:
-    """Return the names of the tools, and the order of their calls if some may wait for others."""
+    """Return the names of the tools, and the order of their calls if calls may wait."""
     touches = toolbox.touches
     order = Order(touches, sequential_calls) if touches or sequential_calls else None
     return Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs), order)
@@ -204,13 +204,13 @@ def _rules(toolbox: Toolbox, outputs: Iterable[str], *, sequential_calls: bool) 
 def _owned_tools(
     tools: Sequence[object] | None, members: Sequence[Middleware]
 ) -> list[tuple[str | None, Any]]:
-    """Return all tools, each with the middleware that brings it."""
+    """Return all tools, each with the middleware that brings the tool."""
     owned: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
     return owned + [(m.name, tool) for m in members if is_list(m.tools) for tool in m.tools]
 
 
 def _declarations(members: Sequence[Middleware], toolbox: Toolbox) -> dict[str, Any]:
-    """Return what middleware declare, here and inside of tools, each once."""
+    """Return the declarations of middleware, here and inside of tools, each once."""
     inside = toolbox.declarations_inside()
     declared: dict[str, Any] = {
         name: tuple(dict.fromkeys([*items, *inside.get(name, ())]))
@@ -239,7 +239,7 @@ def _merged_schemas(
 
 
 def _with_held(member: Middleware, found: dict[int, Middleware]) -> Iterable[Middleware]:
-    """Return a middleware, and those that it holds and may pass calls on to: they write, too."""
+    """Return a middleware, and the middleware that it holds and may call: they write, too."""
     found[id(member)] = member
     for value in vars(member).values():
         for part in value if isinstance(value, list | tuple) else [value]:
@@ -252,7 +252,7 @@ def chat_model_of(model: object) -> object:
     """Return the chat model of an argument `model`.
 
     Raises:
-        ArgumentError: It is none.
+            ArgumentError: The argument is not a chat model.
     """
     if isinstance(model, str):
         return init_model(model)
@@ -267,7 +267,7 @@ def chat_model_of(model: object) -> object:
 
 
 def _attempt(make: Callable[[Any], T], value: object, mistakes: list[SpecError]) -> T | None:
-    """Return what is made of an argument, if it is there; note the mistake if it is invalid."""
+    """Make a value of an argument, if there is an argument; note the mistake if it is invalid."""
     try:
         return None if value is None else make(value)
     except SpecError as error:
@@ -278,7 +278,7 @@ def _attempt(make: Callable[[Any], T], value: object, mistakes: list[SpecError])
 def _raise_errors(
     findings: Sequence[SpecError], strict: bool, ignore: Collection[str]
 ) -> tuple[SpecError, ...]:
-    """Raise the errors among the diagnostics of a build; warn of the others and return them."""
+    """Raise the errors among the diagnostics of a build; warn of the rest and return the rest."""
     findings = [finding for finding in findings if finding.code not in ignore]
     errors = [finding for finding in findings if strict or finding.severity == "error"]
     others = tuple(finding for finding in findings if finding not in errors)
@@ -295,11 +295,11 @@ def _raise_errors(
 
 
 def output_specs(response_format: ResponseFormat | None) -> Sequence[SchemaSpec]:
-    """Return the schemas of the tools that stand for a structured answer."""
+    """Return the schemas of the tools for a structured answer."""
     return getattr(getattr(response_format, "by_tool", response_format), "schema_specs", ())
 
 
-# What cannot be built
+# Errors of a build
 
 
 def wrong_type(
@@ -312,7 +312,7 @@ def wrong_type(
     kinds: tuple[type[object], ...] = (),
 ) -> ArgumentError:
     """Return the error for a value of a wrong type."""
-    # `checkpointer=InMemorySaver` passes the class, where its instance is meant.
+    # `checkpointer=InMemorySaver` passes the class in place of an instance.
     if kinds and isinstance(value, type) and issubclass(value, kinds):
         hint = f"Pass {example_of(value)}."
     return ArgumentError(subject, f"must be {expected}, got {describe(value)}.", hint, code=code)
@@ -346,7 +346,7 @@ def wrong_types(
         yield wrong_type("node_policies", "a dict of node names and policies", policies, hint)
         return
     for node, policy in policies.items():
-        # A RetryPolicy is the usual slip: LangGraph's add_node takes it directly.
+        # A RetryPolicy is the usual slip: LangGraph's add_node takes a RetryPolicy directly.
         if not isinstance(policy, NodePolicy):
             yield wrong_type(f"node_policies[{node!r}]", "a NodePolicy", policy, hint)
 
@@ -355,7 +355,7 @@ def is_list(value: object) -> bool:
     """Return True if a value can be read as a list: not a string, a mapping or a single tool."""
     if isinstance(value, list | tuple):
         return True
-    # All of these have `__iter__` or may have it: pydantic gives it to a BaseTool, Enum to a class.
+    # All of these have `__iter__` or may have: pydantic gives it to a BaseTool, Enum to a class.
     single = isinstance(value, str | bytes | Mapping | BaseTool | type)
     return hasattr(value, "__iter__") and not single
 
@@ -383,7 +383,7 @@ def members_of(
         hint = "Pass a list, even for one middleware."
         return (), [wrong_type("middleware", "a list", middleware, hint, "AF102")]
     members = tuple(middleware)
-    if "langchain.agents" in sys.modules:  # otherwise nobody can have built one of its middleware
+    if "langchain.agents" in sys.modules:  # otherwise no middleware can be one of langchain
         members = tuple(map(from_langchain_middleware, members))
     mistakes: list[SpecError] = []
     for index, member in enumerate(members):
@@ -466,7 +466,7 @@ def _is_reserved(name: str) -> bool:
 def no_common_path(
     hooks: Sequence[Bound[Hook]], layers: Sequence[Bound[Layer]]
 ) -> Iterator[SpecError]:
-    """Find layers and hooks that no run could use together: one sync only, one async only."""
+    """Find layers and hooks that no run could use together: sync only and async only."""
     everything: list[Bound[Hook] | Bound[Layer]] = [*hooks, *layers]
     only_async = [bound for bound in everything if bound.func is None]
     # A synchronous node hook runs in a thread of an asynchronous run; a layer cannot.
@@ -486,7 +486,7 @@ def no_common_path(
 def plan_mistakes(
     shape: Shape, topology: Topology, arguments: Arguments, schemas: ToolSchemas
 ) -> Iterator[SpecError]:
-    """Find what cannot be built, or does not hold, in a plan."""
+    """Find the errors of a plan: impossible parts, and guarantees without proof."""
     yield from jumps_to_nowhere(shape)
     yield from unknown_nodes(arguments.nodes, topology)
     yield from guards_without_place(shape)
@@ -508,7 +508,7 @@ _PROVIDER_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 """Names of tools and of authors of messages that OpenAI, Anthropic and Google all accept."""
 
 _NAMED_HERE = (ToolKind.CLIENT, ToolKind.OUTPUT)
-"""Tools that the agent offers to its model by their names."""
+"""Tools that the agent offers to its model by name."""
 
 
 def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecError]:
@@ -540,7 +540,7 @@ def refused_names(tools: Iterable[Tool], agent: str | None) -> Iterator[SpecErro
 
 
 def guards_without_place(shape: Shape) -> Iterator[SpecError]:
-    """Find guards that name a hook or a layer which their middleware does not have."""
+    """Find guards in a hook or a layer that their middleware does not have."""
     places = {(hook.owner, str(hook.phase)) for hook in shape.hooks}
     places |= {(layer.owner, "around_tool") for layer in shape.layers if layer.call is Call.TOOL}
     for guard in shape.guards:
@@ -563,7 +563,7 @@ def unfit_conditions(guards: Iterable[ToolGuard], schemas: ToolSchemas) -> Itera
             continue
         tools = [guard.tool] if guard.tool in schemas else filter(guard.covers, schemas)
         misfits = [misfit(condition, schemas[tool]) for tool in tools]
-        # A rule about several tools may compare an argument that only some of them have.
+        # A rule about several tools may compare an argument that only some tools have.
         if misfits and all(misfits):
             problems.setdefault((guard.owner, misfits[0]), guard.tool)
     for (owner, problem), tool in problems.items():
@@ -592,7 +592,7 @@ def broken_guarantees(
 
 
 def skipped_hooks(topology: Topology) -> Iterator[SpecError]:
-    """Find hooks at the end of a run that the jump of another one skips."""
+    """Find hooks at the end of a run that an earlier hook's jump skips."""
     after_agent = topology.run_order(Phase.AFTER_AGENT)
     for index, hook in enumerate(after_agent[:-1]):
         if "end" in hook.can_jump_to:
@@ -607,7 +607,7 @@ def skipped_hooks(topology: Topology) -> Iterator[SpecError]:
 
 
 def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:
-    """Find nodes that do not exist in the arguments that name nodes."""
+    """Find missing nodes in the arguments with names of nodes."""
     for argument, names in nodes.items():
         for name in () if names in (None, "*") else names:
             if name not in topology.nodes:
@@ -616,7 +616,7 @@ def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[Spec
                 yield SpecError(subject, reason, hint, code="AF116")
 
 
-# What can be built and is likely wrong
+# Warnings of a build
 
 
 def collect_warnings(
@@ -625,7 +625,7 @@ def collect_warnings(
     checkpointer: object,
     handler: ErrorHandler | None,
 ) -> Iterator[SpecError]:
-    """Find what can be built and is likely wrong, and what middleware declare about their order.
+    """Find likely mistakes, and contradictions to the declared order of middleware.
 
     With a `handler`, exceptions of tools become messages before a layer sees them.
     """
@@ -653,7 +653,7 @@ def collect_warnings(
                 code="AF202",
             )
     yield from skipped_hooks(topology)
-    # Most agents declare nothing that could be bypassed.
+    # Most agents declare nothing that a path could bypass.
     if topology.guards or topology.limits or any(tool.labels for tool in topology.tools):
         yield from default_findings(topology)
     yield from _tool_warnings(members, topology)
@@ -687,14 +687,14 @@ _WILDCARDS = frozenset("*?[]!")
 """Characters that do not stand for themselves in a pattern."""
 
 _ALIKE = 0.8
-"""Least likeness of a misspelt name to the right one: "refnd" is like "refund", and "read_mail" is
+"""Least likeness of a misspelt name to the right name: "refnd" is like "refund", and "read_mail" is
 less like "send_mail"."""
 
 
 def misspelt_tool(pattern: str, names: Collection[str]) -> str | None:
-    """Return the name that is meant by a name or a pattern that matches none."""
+    """Return the intended name for a name or a pattern that matches no name."""
     literal = "".join(character for character in pattern if character not in _WILDCARDS).casefold()
-    # What a pattern leaves open at an end is not compared; the rest must not be too short for that.
+    # The open end of a pattern is not compared; the rest must not be too short then.
     starts, ends, size = pattern[:1] != "*", pattern[-1:] != "*", len(literal)
     for name in sorted(names):
         text = name.casefold()

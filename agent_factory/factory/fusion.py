@@ -1,4 +1,4 @@
-"""Fusion: which nodes of a plan a fused run takes in one step."""
+"""Fusion: the nodes of a plan that a fused run takes in one step."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def fusion_of(
     *,
     records: bool,
 ) -> Fusion:
-    """Return what the stages of an agent share."""
+    """Return the settings that the stages of an agent share."""
     topology = spec.topology
-    # A pause shows the calls of a turn one by one, and a policy is for each of them.
+    # A pause shows the calls of a turn one by one, and a policy is for each call.
     apart = plan.before or plan.after or TOOLS in plan.alone or records
     looks = records or spec.toolbox.direct or spec.response_format
     # Of the hooks, only the entry of the loop reads the signals of tools.
@@ -88,8 +88,8 @@ def successors_of(plan: FusionPlan, topology: Topology) -> dict[str, Successors]
     for index, name in enumerate(order):
         # Only forward: a step that could turn back might never end.
         later = frozenset(() if plan.ends(name) else order[index + 1 :])
-        # A model call is expensive, so what was written before it is stored first, and what it has
-        # answered before anything else runs.
+        # A model call is expensive, so the writes before the call are stored first, and the answer
+        # before any other node runs.
         successors[name] = Successors(
             always=frozenset() if name in own_step else later & fusible,
             if_unchanged=frozenset() if plan.begins(model) else later & own_step,

@@ -1,4 +1,4 @@
-"""The settings of middleware, as a plan shows them: what their constructors were given."""
+"""The settings of middleware, as a plan shows them: the arguments of their constructors."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def settings_of(members: Iterable[Middleware]) -> tuple[Setting, ...]:
 
 
 def pauses_of(nodes: Mapping[str, Any]) -> tuple[Setting, ...]:
-    """The pauses of an agent as settings: a snapshot sees one that is dropped.
+    """The pauses of an agent as settings, so that a snapshot shows a missing pause.
 
     Args:
-        nodes: The arguments that name nodes.
+            nodes: The arguments with names of nodes.
     """
     return tuple(
         Setting("agent", name, repr(names if names == "*" else sorted(names)), guards=True)
@@ -84,13 +84,13 @@ def setting_names(source: object) -> Iterator[tuple[str, str]]:
     guarding = getattr(source, "guard_settings", ())
     paths = {path.rpartition(".")[2]: path for path in guarding if "." in path}
     for name in inspect.signature(type(source).__init__).parameters:
-        # The attribute `tools` holds the tools that a middleware adds. Built-ins that are for some
-        # tools of the agent keep their names, in `tool_names` or `searchable_tool_names`.
+        # The attribute `tools` holds the tools that a middleware adds. Built-ins for some tools of
+        # the agent keep the names of the tools, in `tool_names` or `searchable_tool_names`.
         names_of_tools = f"{name.removesuffix('s')}_names"
         attribute = names_of_tools if hasattr(source, names_of_tools) else paths.get(name, name)
         try:
             value = attrgetter(attribute)(source)
-        except Exception:  # not an attribute, or a property that cannot be read
+        except Exception:  # not an attribute, or an unreadable property
             continue
         is_own_method = getattr(value, "__self__", None) is source
         if name not in ("self", "name") and not name.startswith("_") and not is_own_method:
@@ -98,7 +98,7 @@ def setting_names(source: object) -> Iterator[tuple[str, str]]:
 
 
 def setting_value(source: object, attribute: str) -> object:
-    """What a middleware holds as a setting, or what it was given if that has another form."""
+    """The value of a setting in a middleware, or the argument if the value has another form."""
     value = attrgetter(attribute)(source)
     if isinstance(getattr(type(value), "argument", None), property):
         return value.argument
@@ -106,7 +106,7 @@ def setting_value(source: object, attribute: str) -> object:
 
 
 def _shown(value: object, name: str = "", depth: int = 0) -> str:
-    """A value in one line, equal on every machine; by its type where that is not possible."""
+    """A value in one line, equal on every machine; else the type of the value."""
 
     def inner(values: Iterable[object]) -> list[str]:
         return [_shown(item, name, depth + 1) for item in values]
@@ -122,14 +122,14 @@ def _shown(value: object, name: str = "", depth: int = 0) -> str:
         case Enum():
             return _shown(value.value, name, depth + 1)
         case str() if len(value) > _LONGEST:
-            # Two long prompts often begin alike. The digest shows that they differ.
+            # Two long prompts often begin alike. The digest shows the difference.
             digest = sha256(value.encode(errors="replace")).hexdigest()[:8]
             start = f"{value[: _LONGEST // 2]}..."
             return f"{start!r} ({len(value)} characters, sha256 {digest})"
         case str():
             return repr(value)
         case PurePath():
-            # Its parents differ from machine to machine.
+            # The parents of a path differ from machine to machine.
             return f".../{value.name}" if value.name else str(value)
         case BaseTool():
             return f"tool {value.name!r}"
@@ -147,7 +147,7 @@ def _shown(value: object, name: str = "", depth: int = 0) -> str:
         case set() | frozenset():
             return f"{{{', '.join(sorted(inner(value)))}}}"
     names = getattr(type(value), "guard_settings", ())
-    # Not the repr: it has fields that are private, secret or without a stable form.
+    # Not the repr, which has fields that are private, secret or without a stable form.
     if is_dataclass(value):
         names = [f.name for f in fields(value) if f.init and not f.name.startswith("_")]
     shown = ", ".join(f"{n}={_shown(getattr(value, n, None), n, depth + 1)}" for n in names)

@@ -1,7 +1,7 @@
-"""A stack of middleware as a TOML file, and back: for reviews of what is deployed.
+"""A stack of middleware as a TOML file, and back: for reviews of deployed stacks.
 
 Settings that are plain values are in the file. Code is named there and never guessed: functions,
-models and other objects. `load_stack` gets it from its caller.
+models and other objects. `load_stack` gets the code from its caller.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["dump_stack", "load_stack"]
 
 FORMAT: Final = "agent_factory.stack"
 VERSION: Final = 1
-"""The version of the format. It grows when an older reader would misread a file."""
+"""The version of the format. The number grows when an older reader would misread a file."""
 
 _BUILT_INS = "agent_factory.middleware"
 
@@ -36,10 +36,10 @@ _VALUES: Final = (
     *("DockerExecutionPolicy", "HostExecutionPolicy", "Limits", "ModelChoice", "Price"),
     *("RedactionRule", "Rule", "ToolPolicy"),
 )
-"""The dataclasses of the built-ins that a file may hold. Nothing else is called."""
+"""The dataclasses of the built-ins that a file may hold. No other class is called."""
 
 _MARKS: Final = frozenset({"class", "code", "dict", "none", "path", "tuple"})
-"""Keys of tables that stand for what TOML has no form for."""
+"""Keys of tables that stand for values without a form in TOML."""
 
 _FORMER: Final = frozenset({"max_tokens_before_summary", "messages_to_keep", "summary_prefix"})
 """Former names of parameters, whose values other attributes hold."""
@@ -54,15 +54,15 @@ def dump_stack(
     """Write a stack of middleware as TOML; `load_stack` reads it back.
 
     Each middleware has its class and its settings: parameters of its constructor that are public
-    attributes, too. What is code is named, with the key under which `load_stack` gets it: functions
-    and classes by "module:name", models and other objects by the middleware and the setting.
-    Secrets are never written. A middleware that its settings would not build again, which is tried
-    once, is code as a whole; a comment says why. Long texts that are defaults are left out.
+    attributes, too. Code is named, by its key in the `code` of `load_stack`: functions and classes
+    by "module:name", models and other objects by the middleware and the setting. Secrets are never
+    written. If the settings would not build the middleware again, which is tried once, the whole
+    middleware is code, and a comment gives the reason. Long texts that are defaults are left out.
 
     Args:
         middleware: The stack.
         tools: The tools of the agent, which the file names.
-        title: What the stack is of, for the first line.
+        title: The title of the stack, for the first line.
 
     >>> from agent_factory.middleware import ModelCallLimitMiddleware
     >>> text = dump_stack([ModelCallLimitMiddleware(run_limit=5)])
@@ -87,19 +87,20 @@ def load_stack(
 ) -> list[AgentMiddleware[Any, Any]]:
     """Build the middleware of a file that `dump_stack` or `agent-factory show --format toml` wrote.
 
-    The plan of it has the same digest as that of the stack that was written, and the same settings.
-    Only classes of middleware, and a few dataclasses of the library, are made of the file. Their
-    modules are imported: load files that you trust as you trust your code.
+    The plan of the stack has the same digest and settings as the plan of the written stack. Only
+    classes of middleware, and a few dataclasses of the library, are made of the file. Their modules
+    are imported: trust the files that you load as you trust your code.
 
     Args:
         file: The path of the file, or its text.
-        code: What the file names: `{"shop.desk:is_open": is_open, "Summary.model": model}`. None
-            as a value is the default of a setting.
+        code: The code named in the file:
+            `{"shop.desk:is_open": is_open, "Summary.model": model}`. None as a value is the default
+            of a setting.
 
     Raises:
-        ArgumentError: The file is not a stack; a key is unknown; an entry names a class that is
-            missing or is not a middleware, a setting or a name that it does not take, or code that
-            is not passed; or `code` has a key that the file does not name.
+            ArgumentError: The file is not a stack; a key is unknown; an entry names a class that is
+                missing or is not a middleware, a setting or a name that the class does not take, or
+                code that is not passed; or `code` has a key that the file does not name.
         FileNotFoundError: The file does not exist.
 
     >>> load_stack('format = "agent_factory.stack"\\nversion = 1')
@@ -127,7 +128,7 @@ def load_stack(
         _check_keys(f"{source}, tools", tool, ("name", "function"))
     entries = enumerate(data["middleware"], 1)
     stack = [reader.member(item, f"{source}, middleware {n}") for n, item in entries]
-    # A key that nobody asks for is a misspelt one: its setting would have the default.
+    # An unused key is a misspelt key: its setting would have the default.
     if unknown := reader.code.keys() - reader.keys:
         hint = did_you_mean(min(unknown), reader.keys, "Leave it out.", repr)
         raise ArgumentError(f"code[{min(unknown)!r}]", f"is not named in {source}.", hint)
@@ -142,13 +143,13 @@ _HINT = "Write it with dump_stack(middleware), or agent-factory show TARGET --fo
 
 @dataclass(slots=True)
 class _Writer:
-    """Values as TOML; what is code goes into `code`, by the key that names it."""
+    """Values as TOML; code goes into `code`, by the key that names the code."""
 
     owner: str
     code: dict[str, object] = field(default_factory=dict)
 
     def value(self, value: object, path: str) -> str:
-        """A value as TOML: tables stand for what it has no form for. `_Reader.value` reads it."""
+        """A value as TOML, with tables for values without a form; read by `_Reader.value`."""
         kind = type(value)
         match value:
             case None:
@@ -183,8 +184,8 @@ class _Writer:
         return _table(pairs)
 
     def reference(self, value: object, path: str) -> str:
-        """The name of code, and what it is."""
-        # What can be imported has the name it is imported by; a model, for example, cannot.
+        """The name of code, and its type."""
+        # The name of importable code is its import path; a model, for example, has none.
         where = _path(value)
         key = where or f"{self.owner}.{path}"
         self.code[key] = value
@@ -207,7 +208,7 @@ def _entry(member: Middleware) -> str:
     for name, parameter in parameters.items():
         if name in {"self", "name", *_FORMER} or parameter.kind is parameter.VAR_KEYWORD:
             continue
-        # A constructor need not keep what it was given.
+        # A constructor need not keep its arguments.
         if name not in attributes:
             unread[name] = _text(key := f"{member.name}.{name}")
             writer.code[key] = None
@@ -217,7 +218,7 @@ def _entry(member: Middleware) -> str:
         if _is_same(value, parameter.default) and (is_secret(name) or not is_short):
             continue
         settings.append(f"{_key(name)} = {writer.value(value, name)}")
-        # Many constructors keep None as an empty list, and refuse an empty one.
+        # Many constructors keep None as an empty list, and refuse an empty list.
         if parameter.default is not None or not isinstance(value, Sized) or len(value):
             least.append(settings[-1])
         else:
@@ -233,7 +234,7 @@ def _entry(member: Middleware) -> str:
     for given in (least, settings):
         text = "\n".join([*lines, *(["[middleware.settings]"] if given else []), *given])
         (entry,) = tomllib.loads(text)["middleware"]
-        try:  # its constructor may take other values than its attributes hold
+        try:  # the constructor may take other values than the attributes hold
             again = _Reader(writer.code).member(entry)
             if _likeness(again) == likeness:
                 return text
@@ -247,12 +248,12 @@ def _entry(member: Middleware) -> str:
 
 
 def _argument(value: Any, parameter: inspect.Parameter) -> Any:
-    """What a parameter was given, of what an instance holds: a list for `*values`."""
+    """The argument of a parameter, from the value in an instance: a list for `*values`."""
     return list(value) if parameter.kind is parameter.VAR_POSITIONAL else value
 
 
 def _likeness(member: Middleware) -> object:
-    """What two equal middleware have in common."""
+    """The values that two equal middleware share."""
     declared = tuple(member.guards), tuple(member.limits), member.ordering
     tools = sorted(member.expected_tools)
     hooks = [bound.definition for bound in hooks_of(member)]
@@ -261,7 +262,7 @@ def _likeness(member: Middleware) -> object:
 
 
 def _list(items: list[str]) -> str:
-    """A list as TOML; one with tables has one item a line."""
+    """A list as TOML; a list of tables has an item a line."""
     if any(item.startswith("{") for item in items):
         return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
     return f"[{', '.join(items)}]"
@@ -286,7 +287,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def _is_same(value: object, default: object) -> bool:
-    """Return True if a value is a default; equal values of other types are others."""
+    """Return True if a value is a default; an equal value of another type is not."""
     is_equal = type(value) is type(default) and isinstance(value, _COMPARED) and value == default
     return value is default or is_equal
 
@@ -295,18 +296,18 @@ _COMPARED = (bool, int, float, str, tuple, list, dict, frozenset, set)
 
 
 def _path(value: Any) -> str:
-    """Where a function or a class can be imported from: "module:name"; empty if it cannot."""
+    """The import path of a function or a class, "module:name"; empty if it cannot be imported."""
     module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
     try:
         if module.startswith(f"{_BUILT_INS}.") and _built_in(name) is value:
             module = _BUILT_INS
         return f"{module}:{name}" if attrgetter(name)(import_module(module)) is value else ""
-    except Exception:  # nothing of that name, or a module that cannot be imported
+    except Exception:  # nothing of this name, or a module that cannot be imported
         return ""
 
 
 def _built_in(name: str) -> Any:
-    """What the built-ins export by a name; None if they do not."""
+    """The value that the built-ins export by a name; None without."""
     return getattr(import_module(_BUILT_INS), name, None)
 
 
@@ -361,7 +362,7 @@ class _Reader:
         return cast("AgentMiddleware[Any, Any]", self.built(cls, values, ""))
 
     def middleware_class(self, path: str) -> Any:
-        """The class of a path, if it is one of middleware."""
+        """The class of a path, if the class is a middleware."""
         module, _, name = path.partition(":")
         try:
             cls = attrgetter(name)(import_module(module))
@@ -373,7 +374,7 @@ class _Reader:
         return cls
 
     def value(self, data: Any, path: str) -> Any:
-        """A value of its data."""
+        """A value from its data."""
         match data:
             case list():
                 return [self.value(item, f"{path}.{n}") for n, item in enumerate(data)]
@@ -420,7 +421,7 @@ class _Reader:
             raise self.error(f"cannot be built{what}: {error}") from error
 
     def passed(self, key: str, *, may_be_none: bool = False) -> Any:
-        """Code that the caller passes."""
+        """Code from the caller."""
         if not isinstance(key, str):
             reason = f"names code by {describe(key)}, expected a text."
             raise self.error(reason, 'Write "module:name", or the key of a value in `code`.')

@@ -40,13 +40,13 @@ from agent_factory.topology.model import TOOLS
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import empty_graph, run_in_place
 
-# Weak, because an agent that is built for one request may have its own schemas.
+# Weak, because an agent for one request may have schemas of its request.
 _empty_graphs: WeakKeyDictionary[Schemas, Callable[[], dict[str, Any]]] = WeakKeyDictionary()
 """Graphs without nodes, by schemas: agents with the same schemas have the same channels."""
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
-    """StateGraph that knows the AgentSpec it was made from."""
+    """StateGraph that knows its AgentSpec."""
 
     def __init__(self, spec: AgentSpec, context_schema: type[Any] | None) -> None:
         if (attributes := _empty_graphs.get(spec.schemas)) is not None:
@@ -66,7 +66,8 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
                     code="AF114",
                 ) from error
             _empty_graphs[spec.schemas] = empty_graph(self)
-        self.context_schema = context_schema  # a request may have made it, so it is not shared
+        # A request may have made the schema, so it is not shared.
+        self.context_schema = context_schema
         self.spec = spec
         guards = [m.message_guard for m in spec.middleware if m.message_guard is not None]
         self.guards = Guards(guards, self.channels) if guards else None
@@ -105,11 +106,11 @@ def wire(
     graph = AgentGraph(spec, context_schema)
     recorder = Recorder(spec.decisions, spec.name, graph.guards.shown if graph.guards else None)
     if not is_known(graph.channels["messages"]):
-        plan = None  # the state after a node is only known when its step is over
+        plan = None  # the state after a node is only known after its step
     successors = partial(successors_of, plan, spec.topology) if plan else dict
     nodes, tools = _make_nodes(spec, graph, recorder, context_schema, successors)
     graph.routes = _add_edges(spec, graph, recorder, tools)
-    # LangGraph keeps a policy from here on. These ask for that of the middleware at each run.
+    # LangGraph keeps a policy from here on. These policies ask for the middleware's at each run.
     trace_policies = {
         bound.definition.node: TracePolicy(
             process_inputs=partial(recorded, bound.owner, "process_inputs"),
@@ -147,7 +148,7 @@ def wire(
             spec.response_format.schema, "structured_response"
         )
     if plan is not None:
-        graph.channels[LAST_NODE] = LastValue(str)  # no node reads it
+        graph.channels[LAST_NODE] = LastValue(str)  # no node reads the channel
         graph.fusion_plan = plan
         graph.fusion = fusion_of(plan, spec, graph.channels, tools, records=recorder.enabled)
     return graph
@@ -199,7 +200,7 @@ def _make_nodes(
 def _add_edges(
     spec: AgentSpec, graph: AgentGraph, recorder: Recorder, tools: ToolsNode | None
 ) -> dict[str, str | Choice]:
-    """Add the edges, and return where each leads within a step: a node, or what chooses one."""
+    """Add the edges, and return the next node of each within a step, or its choice."""
     routes: dict[str, str | Choice] = {}
     # Threads that were stored under a former name begin at a node of that name. No edge leads
     # there; the ids of tasks and interrupts depend on the name.
@@ -214,7 +215,8 @@ def _add_edges(
         choose = ROUTES[edge.route](edge, spec.topology, spec.rules)
         why = reason_for(edge, spec.topology, spec.rules)
         routes |= dict.fromkeys(sources, recorder.route(edge.source, choose, why))
-        # A step has the state at hand. An edge sends it with the calls, which would read it again.
+        # A step has the state at hand. An edge sends the state with calls, which would read it
+        # again.
         if tools is not None and TOOLS in edge.targets and tools.state_keys is not None:
             choose = sending_state(choose, tools.state_keys)
         choose = recorder.route(edge.source, choose, why)
@@ -228,12 +230,12 @@ def _add_edges(
 def _tool_state_keys(
     spec: AgentSpec, graph: AgentGraph, keys: Collection[str]
 ) -> Collection[str] | None:
-    """Return the keys of the state that tools see; None if they have to read it themselves."""
+    """Return the keys of the state for tools; None if tools have to read the state themselves."""
     channels = {key: channel for key, channel in graph.channels.items() if key in keys}
     own = {RETRIES, ANSWER}
     persistent = {key for key, channel in channels.items() if is_persistent(channel)} - own
     ephemeral = {key for key, channel in channels.items() if is_ephemeral(channel)}
-    # With another kind of channel, or a state that is not a dict, what tools read is unknown.
+    # With another kind of channel, or a state that is not a dict, the reads of tools are unknown.
     if spec.schemas.written is not None or not persistent | ephemeral | own >= channels.keys():
         return None
     return persistent

@@ -1,4 +1,4 @@
-"""Tools: how they are sorted, given their arguments, called, and what their errors lead to.
+"""Tools: sorted, given their arguments, called, and their errors handled.
 
-Its modules are private; import their names from `agent_factory`.
+The modules are private; import the names from `agent_factory`.
 """

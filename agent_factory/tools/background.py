@@ -19,7 +19,7 @@ _REMARK = (
     "It works in the background: a call returns an id at once, and its result arrives later as a "
     "message. Go on meanwhile with what does not need the result."
 )
-"""What the model reads after the description of the tool."""
+"""Text for the model after the description of the tool."""
 
 
 def background(
@@ -28,17 +28,17 @@ def background(
     """Return a tool whose calls return at once, and whose result arrives as a message.
 
     The agent needs `BackgroundMiddleware`, which does the work in this process. Name, arguments and
-    labels stay, and the description says to the model how the tool works. A tool of `agent_tool`
-    makes a subagent that works in the background. Outside of an agent, the tool works as it did.
+    labels stay, and the description tells the model how the tool works. A tool of `agent_tool`
+    makes a subagent in the background. Outside of an agent, the tool works as before.
 
     Args:
         tool: A function with a docstring, or a tool.
-        timeout: The longest time of one call, in seconds. What has not ended by then is reported
-            to the model as an error.
-        on_loss: What a service does with a call whose worker has died or was stopped. "report": the
-            model reads that the call is lost, and nobody knows what it has done. "repeat": another
-            worker makes the call again, within the same `timeout`, until three workers have died
-            with it. The work may be done twice then, so the tool must be one that may be. Without a
+        timeout: The longest time of one call, in seconds. An unfinished call is reported to the
+            model as an error then.
+        on_loss: The fate of a call in a service whose worker has died or was stopped. "report": the
+            model reads that the call is lost, with an unknown effect. "repeat": another worker
+            makes the call again, within the same `timeout`, until three workers have died during
+            the call. The work may be done twice then, so the tool must allow this. Without a
             service, lost calls are reported.
 
     Raises:
@@ -91,7 +91,7 @@ def background(
 
 
 def background_timeout(tool: object) -> float | None:
-    """Return the seconds that a call of a background tool may take; None for any other tool.
+    """Return the longest time of a call of a background tool, in seconds; None for other tools.
 
     >>> background_timeout(background(print, timeout=5))
     5.0
@@ -102,7 +102,7 @@ def background_timeout(tool: object) -> float | None:
 
 
 def background_on_loss(tool: object) -> OnLoss | None:
-    """Return what happens to a call of a background tool that is lost; None for any other tool.
+    """Return the fate of a lost call of a background tool; None for other tools.
 
     >>> background_on_loss(background(print, on_loss="repeat"))
     'repeat'
@@ -120,7 +120,7 @@ def _settings(tool: object) -> dict[str, Any]:
 def background_without_worker(
     tools: Iterable[BaseTool], members: Iterable[Any]
 ) -> Iterator[SpecError]:
-    """Find background tools in a stack without the middleware that does their work."""
+    """Find background tools in a stack without the middleware for their work."""
     if any(base.__name__ == _OWNER for member in members for base in type(member).__mro__):
         return
     for tool in tools:

@@ -29,10 +29,10 @@ from agent_factory.structured_output.json_schema import JsonSchema
 from agent_factory.upstream import mark_invalid_resume
 
 CLIENT_CALL: Literal["client_tool_call"] = "client_tool_call"
-"""The `type` of an interrupt that waits for the result of a call which the client runs."""
+"""The `type` of an interrupt that waits for the result of a call in the client."""
 
 CLIENT_ID = "client_message_id"
-"""Key in the metadata of a result: the id that the client has given the message."""
+"""Key in the metadata of a result: the client's id of its message."""
 
 MOST_CHARACTERS = 65_536
 """The longest description and schema of a client tool together, as JSON."""
@@ -73,11 +73,11 @@ class ClientToolResult(BaseModel):
 
     Args:
         content: The result, as a text or as content blocks.
-        error: In place of a result: why there is none. The model reads it.
-        id: The id that the client has given its message with the result. The message of the thread
-            has its own, and this one as `CLIENT_ID` in its metadata.
-        request: What the client asks for from now on, as `ClientToolsMiddleware` reads it; None
-            leaves it as it was.
+        error: The reason why there is no result, for the model, in place of a result.
+        id: The client's id of its message with the result. The message of the thread has another
+            id, and the client's as `CLIENT_ID` in its metadata.
+        request: The client's requests from now on, as `ClientToolsMiddleware` reads them; None
+            leaves them unchanged.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -99,14 +99,14 @@ class _Answer(RootModel[str | Annotated[list[Block], Field(min_length=1)] | Clie
 
 
 def read_result(name: str, answer: object) -> ClientToolResult:
-    """Read what a client has sent as the result of a call.
+    """Read a client's answer to a call.
 
     Args:
         name: The tool.
         answer: A text, content blocks, `{"error": "..."}`, or the parts of a `ClientToolResult`.
 
     Raises:
-        InvalidAnswer: It has another form.
+            InvalidAnswer: The answer has another form.
 
     >>> read_result("page_title", "Orders").content
     'Orders'
@@ -120,7 +120,7 @@ def read_result(name: str, answer: object) -> ClientToolResult:
 
 def _refusal(name: str, error: ValidationError) -> InvalidAnswer:
     """Return the error for an answer that is not a result."""
-    # The first mistake is that it is not a string, so its input is the whole answer.
+    # The first mistake is that the answer is not a string, so its input is the whole answer.
     answer = describe(error.errors(include_url=False)[0]["input"])
     reason = f"the result of the call must be a text, content blocks or an error, got {answer}."
     return InvalidAnswer(name, reason, _EXAMPLE)
@@ -146,13 +146,13 @@ class ClientTool(BaseTool):
         call_id = _call_id.get()
         if problems := JsonSchema(self.args_schema).errors(args):
             text = f"Error: the arguments do not fit {self.name}: {'; '.join(problems)}."
-            # As LangGraph's ToolNode ends its errors.
+            # In the form in which LangGraph's ToolNode ends its errors.
             text += "\n Please fix your mistakes."
             return ToolMessage(text, name=self.name, tool_call_id=call_id, status="error")
         call = ClientToolCall(type=CLIENT_CALL, id=call_id, name=self.name, args=args)
         try:
-            # LangGraph stores an answer as soon as `interrupt` returns it, so it is checked before,
-            # as the schema of the answer. One that is refused can be given again.
+            # LangGraph stores an answer as soon as `interrupt` returns, so the schema of the answer
+            # checks the answer before. A refused answer can be corrected.
             answer = interrupt(call, response_schema=_Answer).root
         except ValidationError as error:
             raise mark_invalid_resume(_refusal(self.name, error)) from None
@@ -168,7 +168,7 @@ class ClientTool(BaseTool):
         )
 
     async def _arun(self, /, **args: Any) -> ToolMessage:
-        # Nothing here waits: `interrupt` returns an answer that is there, or raises.
+        # Nothing here waits: `interrupt` returns a present answer, or raises.
         return self._run(**args)
 
 
@@ -192,15 +192,15 @@ def client_tool(
 
     A call pauses the run by LangGraph's `interrupt`, whose value is a `ClientToolCall`: its `id`,
     `name` and `args`. The run goes on with `Command(resume=...)`, with the result: a text, content
-    blocks, or `{"error": "what went wrong"}`. Anything else is refused, and can be sent again. The
+    blocks, or `{"error": "what went wrong"}`. Another answer is refused, and can be corrected. The
     agent needs a checkpointer.
 
     Args:
         name: Letters, digits, "_" and "-", at most 64.
-        description: When to use it; the model reads it.
+        description: When to use the tool, for the model.
         schema: The JSON schema of the arguments, of the type "object", or a class of pydantic; None
-            for a tool without arguments. Calls that do not fit it are reported to the model, and do
-            not reach the client.
+            for a tool without arguments. Calls outside of the schema are reported to the model, and
+            do not reach the client.
 
     Raises:
         ArgumentError: An argument cannot be used.

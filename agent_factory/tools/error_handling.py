@@ -1,4 +1,4 @@
-"""Error handling of tools: every form of `handle_tool_errors`, checked when it is passed."""
+"""Error handling of tools: every form of `handle_tool_errors`, checked at once."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ DEFAULT_ERRORS: Any = object()
 """Default of `handle_tool_errors`: invalid arguments are reported to the model, others raise."""
 
 WHOLE = "arguments"
-"""Location of a validation error that concerns several arguments together."""
+"""Location of a validation error about several arguments together."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorHandler:
     """Normalized form of `handle_tool_errors`."""
 
-    kinds: tuple[type[Exception], ...]  # that become a message for the model; all others raise
-    respond: Callable[[Any], str]  # writes that message
+    kinds: tuple[type[Exception], ...]  # reported to the model; all others raise
+    respond: Callable[[Any], str]  # writes the message
 
 
 DEFAULT_HANDLER = ErrorHandler((ToolInvocationError,), lambda error: str(error.message))
@@ -69,7 +69,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _handled_types(handler: Callable[..., object]) -> tuple[type[Exception], ...]:
-    """Return the exception types that a handler's parameter is annotated with; without, all."""
+    """Return the exception types in the annotation of a handler's parameter; without, all types."""
 
     def unusable(reason: str) -> ArgumentError:
         subject = f"handle_tool_errors {getattr(handler, '__name__', describe(handler))}"
@@ -98,11 +98,11 @@ def _handled_types(handler: Callable[..., object]) -> tuple[type[Exception], ...
 def invocation_error(
     error: ValidationError, name: str, args: dict[str, object], injected: frozenset[str]
 ) -> Exception:
-    """Return a ToolInvocationError for a ValidationError, or itself if the tool was running.
+    """Return a ToolInvocationError for a ValidationError, or the same error of a running tool.
 
-    LangGraph's ToolNode blames the model for every ValidationError, also for those that a tool
-    raises while it runs. And it drops the errors that concern several arguments at once, so that
-    the model would read an empty list.
+    LangGraph's ToolNode blames the model for every ValidationError, also for errors of a running
+    tool. And LangGraph drops errors about several arguments at once, so that the model would read
+    an empty list.
     """
     if any(
         # Every tool runs in `_run` or `_arun`, the methods that subclasses of BaseTool override.

@@ -1,7 +1,7 @@
-"""Arguments that a tool takes from its graph and not from the model: read, checked, injected.
+"""Arguments of a tool from its graph and not from the model: read, checked, injected.
 
 LangGraph's ToolNode injects the objects of the state themselves: a tool that sorts a list in place
-mutates shared state, unsaved, while parallel calls read it. `copy_containers` prevents that.
+mutates shared state, unsaved, while parallel calls read the list. `copy_containers` prevents this.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
 from agent_factory.structured_output.json_schema import NOT_AT_TOP, JsonSchema
 
 CONTAINERS = frozenset({dict, list, set})
-"""Types that `copy_containers` copies, at any depth; all else in a state is shared. Measured on a
-thread of 1,000 messages: 0.03 ms, where copying the messages as well takes 16 ms and more."""
+"""Types that `copy_containers` copies, at any depth; all other values are shared. Measured on a
+thread of 1,000 messages: 0.03 ms; a copy of the messages as well takes 16 ms and more."""
 
 _KINDS: tuple[type[object], ...] = (InjectedState, InjectedStore, ToolRuntime)
 
@@ -42,16 +42,16 @@ class Injection:
     store: str | None
     runtime: str | None
     hidden: frozenset[str]  # parameters that the model must not set
-    schema: JsonSchema | None = None  # that the model sees in another form
+    schema: JsonSchema | None = None  # shown to the model in another form
 
     @property
     def takes_state(self) -> bool:
-        """True if the tool sees the state: all of it, parts, or through its runtime."""
+        """True if the tool sees the state: the whole, parts, or through its runtime."""
         return bool(self.state) or self.runtime is not None
 
     @property
     def names(self) -> frozenset[str]:
-        """Parameters that are filled from the graph."""
+        """Parameters filled from the graph."""
         return frozenset(name for name in (*self.state, self.store, self.runtime) if name)
 
     def inject(
@@ -60,11 +60,11 @@ class Injection:
         """Return a tool call with the injected arguments added."""
         if self.takes_state:
             state = copy_containers(state)
-        # What the model writes for a hidden parameter never reaches the tool.
+        # A value of the model for a hidden parameter never reaches the tool.
         args = {name: value for name, value in call["args"].items() if name not in self.hidden}
         if self.state:
             args |= self._from_state(call["name"], state, messages_key)
-        # The text is that of LangGraph's ToolNode.
+        # The text of LangGraph's ToolNode.
         if self.store is not None:
             if runtime.store is None:
                 raise ValueError(
@@ -121,7 +121,7 @@ _MISSING_HINT = (
 @dataclass(frozen=True, slots=True)
 class _ToolSignature:
     tool: ref[BaseTool]
-    # Identities of its function and schema: the cache must not keep alive what they belong to.
+    # Identities of its function and schema: the cache must not keep their owners alive.
     parts: tuple[int, ...]
     injection: Injection
     mistakes: tuple[tuple[str, str], ...]  # each with a hint
@@ -134,8 +134,8 @@ def _leave_out_of_dumps(schema: Any, field: FieldInfo) -> None:
     """Leave a ToolRuntime out when the arguments of a tool are dumped.
 
     langchain-core 1.7, `tools/base.py`: `_parse_input` dumps all arguments for their names, and
-    takes injected ones from the call. A runtime is dumped with its state, and pydantic warns of
-    each context, because a bare `ToolRuntime` has the type None for it.
+    takes injected arguments from the call. A runtime is dumped with its state, and pydantic warns
+    of each context, because a bare `ToolRuntime` has the type None for the context.
     """
     if not field.exclude:
         field.exclude = True
@@ -157,7 +157,7 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
     for name in fields.keys() & hints.keys():
         if any(_is(part, ToolRuntime) for part in _parts(hints[name])):
             _leave_out_of_dumps(schema, fields[name])
-    # The entry goes with the tool, because another object may get its id.
+    # The entry goes with the tool, because another object may get the id.
     injection, mistakes = _read(annotations, optional)
     if isinstance(tool.args_schema, dict) and not NOT_AT_TOP.isdisjoint(tool.args_schema):
         injection = replace(injection, schema=JsonSchema(tool.args_schema))
@@ -170,7 +170,7 @@ def _signature_of(tool: BaseTool) -> _ToolSignature:
 def _read(
     annotations: dict[str, object], optional: frozenset[str]
 ) -> tuple[Injection, tuple[tuple[str, str], ...]]:
-    """Return what the parameters of a tool take from its graph, and the mistakes in them."""
+    """Return the parameters of a tool that the graph fills, and the mistakes in them."""
     state: dict[str, str | None] = {}
     stores: list[str] = []
     runtime = None
@@ -192,7 +192,7 @@ def _read(
             state[name] = (isinstance(mark, InjectedState) and mark.field) or None
         if marks[InjectedStore]:
             stores.append(name)
-        # LangGraph's ToolNode goes by the name too, whatever the annotation is.
+        # LangGraph's ToolNode decides by the name too, whatever the annotation.
         if name == RUNTIME or marks[ToolRuntime]:
             runtime = name
         if marks[ToolRuntime] or any(_is(part, InjectedToolArg) for part in parts):
@@ -217,9 +217,9 @@ def injection_of(tool: BaseTool) -> Injection:
 
 
 def validate_tool(tool: BaseTool, origin: str) -> Iterator[SpecError]:
-    """Yield what a tool asks of its graph and cannot get.
+    """Yield the requests of a tool that its graph cannot fulfil.
 
-    LangGraph's ToolNode would find out in the middle of a run, if at all: it fills one of two
+    LangGraph's ToolNode would find out in the middle of a run, if at all: it fills only one of two
     parameters for the store, and passes a ToolRuntime to a string named `runtime`.
     """
     try:
@@ -245,7 +245,7 @@ def _accepts_runtime(annotation: object) -> bool:
 
 
 def _is(part: object, kind: type[object]) -> bool:
-    """Return True if it is the class, one of its instances, or one of its generic forms."""
+    """Return True for the class, one of its instances, or one of its generic forms."""
     part = get_origin(part) or part
     return isinstance(part, kind) or (isinstance(part, type) and issubclass(part, kind))
 
@@ -260,10 +260,10 @@ def _parts(annotation: object) -> Iterator[object]:
 
 
 def copy_containers(state: object) -> object:
-    """Copy the dicts, lists and sets of a state, so that changing them does not change the thread.
+    """Copy the dicts, lists and sets of a state, so that changes do not change the thread.
 
-    Messages and other objects in them are shared with the thread. A pydantic model or a dataclass
-    is copied with its fields; another value is returned unchanged.
+    Messages and other objects inside are shared with the thread. A pydantic model or a dataclass is
+    copied with its fields; another value is returned unchanged.
 
     >>> state = {"found": {"pages": [1]}}
     >>> mine = copy_containers(state)
@@ -275,7 +275,7 @@ def copy_containers(state: object) -> object:
         return _copied(state, {})
     if isinstance(state, BaseModel) or is_dataclass(state):
         duplicate = copy(state)
-        # Not through attributes: models validate those, and dataclasses may be frozen.
+        # Not through attributes: models validate values, and dataclasses may be frozen.
         getattr(duplicate, "__dict__", {}).update(
             _copied(dict(getattr(duplicate, "__dict__", {})), {})
         )

@@ -1,8 +1,9 @@
-"""Labels of tools: text that others wrote, private data, effects outside.
+"""Labels of tools: text of other people, private data, effects outside.
 
-An agent that reads text of others, has private data, and can send something out can be made to send
-that data to those who wrote the text: the lethal trifecta. `agent_factory.guarantees.trifectas`
-finds it in a plan, and `FlowGuardMiddleware` guards it in a run.
+An agent that reads text of other people, has private data, and can send something out can be made
+to send the data to the authors of the text: the lethal trifecta.
+`agent_factory.guarantees.trifectas` finds trifectas in a plan, and `FlowGuardMiddleware` guards
+them in a run.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ LABELS: tuple[Label, ...] = get_args(Label)
 """All labels, in the order in which a plan shows them."""
 
 _KEY = "labels"
-"""Key of the labels among what is declared about a tool."""
+"""Key of the labels among the declarations of a tool."""
 
 _ATTRIBUTE = "_agent_factory_"
-"""Beginning of the attributes of a function that hold what is declared about it."""
+"""Beginning of the attributes of a function with its declarations."""
 
 _HINTS = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
 """Keys of MCP's annotations."""
 
 
 def tool_labels(*labels: Label | None) -> Callable[[ToolT], ToolT]:
-    """Say what a tool brings and takes: a decorator for functions and tools.
+    """Declare the sources and effects of a tool: a decorator for functions and tools.
 
-    - "untrusted": its results hold text that others wrote: web pages, mails, tickets.
+    - "untrusted": its results hold text of other people: web pages, mails, tickets.
     - "private": its results hold private data: mails, files, records of customers.
     - "outside": it has an effect outside: it sends, posts or pays.
 
-    A tool may have several: to fetch an address reads what others wrote, and tells them which
-    address was asked for. The labels take the place of those that `labels_of` reads from MCP's
-    annotations, and are added to those of another `tool_labels`; `tool_labels(None)` says that it
-    has none.
+    A tool may have several: fetching an address reads text of other people, and tells them which
+    address was asked for. The labels replace the labels that `labels_of` reads from MCP's
+    annotations, and add to the labels of another `tool_labels`; `tool_labels(None)` declares that
+    there are none.
 
     A function keeps its labels, and a BaseTool is copied with them.
 
@@ -48,7 +49,7 @@ def tool_labels(*labels: Label | None) -> Callable[[ToolT], ToolT]:
         labels: Some of "untrusted", "private" and "outside"; or None alone.
 
     Raises:
-        ArgumentError: There is no label, a label is another one, or a thing is not a tool.
+        ArgumentError: There is no label, a label is unknown, or the decorated object is not a tool.
 
     >>> @tool_labels("untrusted", "private")
     ... def read_mail(id: str) -> str:
@@ -72,10 +73,10 @@ def tool_labels(*labels: Label | None) -> Callable[[ToolT], ToolT]:
 def labels_of(tool: object) -> tuple[Label, ...]:
     """Return the labels of a tool.
 
-    Without `tool_labels`, the annotations count that an MCP server gives a tool, which
-    langchain-mcp-adapters keeps in `tool.metadata`. `openWorldHint` makes it "untrusted", and
-    "outside" too unless it has `readOnlyHint`. A hint that the annotations leave out has the
-    default of MCP: an open world, and not read only. Annotations are what a server says of itself.
+    Without `tool_labels`, the annotations of an MCP server count, which langchain-mcp-adapters
+    keeps in `tool.metadata`. `openWorldHint` makes a tool "untrusted", and "outside" too unless the
+    tool has `readOnlyHint`. A missing hint has the default of MCP: an open world, and not read
+    only. A server writes annotations about itself.
 
     >>> from langchain_core.tools import tool
     >>> @tool
@@ -100,24 +101,23 @@ def labels_of(tool: object) -> tuple[Label, ...]:
 
 
 def own_labels(tool: object) -> tuple[Label, ...] | None:
-    """Return the labels that `tool_labels` gave a tool or its function; None without."""
+    """Return the labels of a tool or its function from `tool_labels`; None without."""
     labels = declaration_of(tool, _KEY)
     return None if labels is None else _in_order(labels)  # which may be written by hand
 
 
 def declare(tool: ToolT, key: str, value: object, example: str) -> ToolT:
-    """Return a tool of which a decorator declares something; a function keeps it itself.
+    """Return a tool with the declaration of a decorator; a function itself keeps a declaration.
 
     Args:
         tool: A function, or a BaseTool, which is copied.
-        key: A word for what is declared. It is a key of `BaseTool.extras`, of which integrations
-            send the keys that they know, and an attribute of functions, which `functools.wraps`
-            copies.
-        value: What is declared.
+        key: A word for the declaration: a key of `BaseTool.extras`, of which integrations send the
+            keys that they know, and an attribute of functions, which `functools.wraps` copies.
+        value: The declaration.
         example: The decorator, for the error.
 
     Raises:
-        ArgumentError: It is not a tool.
+        ArgumentError: `tool` is not a tool.
     """
     if isinstance(tool, BaseTool):
         return tool.model_copy(update={"extras": {**(tool.extras or {}), key: value}})
@@ -126,18 +126,18 @@ def declare(tool: ToolT, key: str, value: object, example: str) -> ToolT:
         reason = f"must decorate a function or a BaseTool, got {describe(tool)}."
         hint = f"Write {example} above the tool, or {decorator}(...)(tool)."
         raise ArgumentError(decorator, reason, hint)
-    # It stays callable in tests, and becomes a tool when the agent is built.
+    # The function stays callable in tests, and becomes a tool when the agent is built.
     setattr(tool, _ATTRIBUTE + key, value)
     return tool
 
 
 def declaration_of(tool: object, key: str) -> Any:
-    """Return what is declared about a tool or its function under a key; None without."""
+    """Return the declaration of a tool or its function under a key; None without."""
     functions: tuple[object, ...] = (tool,)
     if isinstance(tool, BaseTool):
         if tool.extras and key in tool.extras:
             return tool.extras[key]
-        fields = vars(tool)  # pydantic takes long to say that a tool has no such field
+        fields = vars(tool)  # pydantic takes long to report a missing field
         functions = (fields.get("func"), fields.get("coroutine"))
     for function in functions:
         if (value := getattr(function, _ATTRIBUTE + key, None)) is not None:
@@ -146,7 +146,7 @@ def declaration_of(tool: object, key: str) -> Any:
 
 
 def _in_order(labels: Any) -> tuple[Label, ...]:
-    """Return labels in one order; raise an error for one that would guard nothing."""
+    """Return labels in one order; raise an error for a label that would guard nothing."""
     for label in [labels] if isinstance(labels, str) else labels:
         if label not in LABELS:
             choices = ", ".join(f'"{choice}"' for choice in LABELS)

@@ -38,10 +38,10 @@ BACKGROUND = "background"
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
 
 _TOOL = "_agent_factory_tool"
-"""Attribute of a function: the tool that was made of it.
+"""Attribute of a function: its tool.
 
-A tool refers to its function, so a cache of tools would keep both, and what the function closes
-over. `functools.wraps` copies the attribute: the tool counts where it has the function itself.
+A tool refers to its function, so a cache of tools would keep both, and the values in the function's
+closure. `functools.wraps` copies the attribute: the tool counts where it has the function itself.
 """
 
 agent_tools: ContextVar[Mapping[str, BaseTool]] = ContextVar(
@@ -63,10 +63,10 @@ def get_tools() -> Mapping[str, BaseTool]:
 class Toolbox:
     """The tools of an agent, sorted."""
 
-    client: dict[str, BaseTool]  # that the agent runs, by name
-    provider: tuple[dict[str, object], ...]  # that the provider runs, in its format
+    client: dict[str, BaseTool]  # tools of the agent, by name
+    provider: tuple[dict[str, object], ...]  # tools of the provider, in its format
     owners: dict[str, str]  # names of the middleware with tools, by name of the tool
-    node: LangGraphToolNode | None = None  # if the author of the agent brought one
+    node: LangGraphToolNode | None = None  # if the author of the agent brought a node
     is_bound: bool = False  # whether the tools are bound to the model already
 
     @property
@@ -96,7 +96,7 @@ class Toolbox:
                 return_direct=tool.return_direct,
                 owner=self.owners.get(name, ""),
                 labels=labels_of(tool),
-                # On other tools, the attribute may mean anything, such as a limit of rate.
+                # On other tools, the attribute may have another meaning, such as a limit of rate.
                 max_requests=getattr(tool, "max_requests", 1) if is_agent(tool) else 1,
                 background=background.get("timeout"),
                 on_loss=background.get("on_loss", "report"),
@@ -109,7 +109,7 @@ class Toolbox:
         for name, plan in plans.items():
             for inner in plan.tools:
                 kind = ToolKind.INNER if inner.kind is ToolKind.CLIENT else inner.kind
-                # What it touches and whether it returns directly matters to the agent inside.
+                # Only the agent inside needs the touches and the direct return of this tool.
                 known = replace(inner, return_direct=False, owner="", reads=(), writes=())
                 if kind is not ToolKind.OUTPUT:
                     tools.append(replace(known, name=f"{name}/{inner.name}", kind=kind))
@@ -156,7 +156,7 @@ def is_agent(tool: BaseTool) -> bool:
 
 def plan_inside(tool: BaseTool) -> TopologyData | None:
     """Return the plan of the agent that a tool of `agent_tool` calls; None without a known plan."""
-    # By its attributes: the class of these tools is in a package above this one.
+    # By attributes: the class of these tools is in a package above this package.
     builder = getattr(getattr(tool, "agent", None), "builder", None)
     plan = getattr(getattr(builder, "spec", None), "topology", None)
     return plan if isinstance(plan, TopologyData) else None
@@ -253,7 +253,7 @@ def as_tool(entry: object, origin: str) -> BaseTool:
             "Write a docstring that says when to use it, and annotate its parameters.",
             code="AF112",
         ) from error
-    # Kept at the function, so that the tool is the same in each agent, also at two places.
+    # Kept at the function, so that each agent has the same tool, also at two places.
     with suppress(AttributeError, TypeError, ValueError):  # of a bound method, for example
         setattr(entry, _TOOL, tool)
     return tool
@@ -283,10 +283,10 @@ def _takes_context(function: Callable[..., object]) -> bool:
 
 
 class ToolSchemas(Mapping[str, Mapping[str, Any]]):
-    """JSON schemas of the arguments of tools, by name, each made when it is read.
+    """JSON schemas of the arguments of tools, by name, each made on demand.
 
     "unchecked": the tool checks nothing. "changed" names the arguments that the tool changes,
-    and "sure" those that are texts in each call that runs.
+    and "sure" the arguments that are texts in each call that runs.
 
     Args:
         tools: The tools by name.
@@ -303,7 +303,7 @@ class ToolSchemas(Mapping[str, Mapping[str, Any]]):
             else:  # a class of pydantic 2, or of pydantic 1
                 source = (getattr(schema, "model_json_schema", None) or schema.schema)()
                 plain = plain_arguments(self._tools[name])
-            # Of an argument that is not checked, or changed, a call has any value of the type.
+            # An argument that is changed, or not checked, may have any value of the type.
             arguments = {
                 key: argument
                 if key in plain

@@ -1,4 +1,4 @@
-"""Check that the results of tool calls name the calls that they answer."""
+"""Check that the results of tool calls have the ids of their calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYER_HINT = "Write tool_call_id=request.tool_call['id']."
 
 
 def bad_request(name: str, request: object, expected: type[object]) -> BadReturn:
-    """Return the error for what a layer has passed to its handler, in place of a request."""
+    """Return the error for a value that a layer has passed to its handler as a request."""
     return BadReturn(
         name,
         f"must call its handler with a {expected.__name__}, got {describe(request)}.",
@@ -30,8 +30,8 @@ def bad_request(name: str, request: object, expected: type[object]) -> BadReturn
 def named_by_tool(request: ToolCallRequest) -> ToolCallRequest:
     """Return a request whose call has the name of the tool that will run.
 
-    A layer may put another tool into a request. Reviews, policies and limits further in, and the
-    guards that decide again, go by the name of the call.
+    A layer may put another tool into a request. Reviews, policies and limits further in, and guards
+    of a second decision, read the name of the call.
     """
     tool, call = request.tool, request.tool_call
     if tool is None or tool.name == call["name"]:
@@ -44,14 +44,14 @@ def check_results(
 ) -> None:
     """Check that results answer these calls and no others.
 
-    The history that a command passes on, and calls that it brings along, keep their results.
+    A history in a command, and calls in a command, keep their results.
 
     Args:
-        name: The tool or the layer that returned them; empty for the tool of the call.
+        name: The tool or the layer with the results; empty for the tool of the call.
         calls: The calls.
         results: A message, a command, an update, or a list of them.
-        state: The state that the tools saw.
-        hint: What to write instead of a wrong id.
+        state: The state of the tools.
+        hint: How to correct a wrong id.
 
     Raises:
         WrongToolCallId: A message has the id of another call.
@@ -71,7 +71,7 @@ def check_results(
     ids, result_ids = [call["id"] for call in calls], new_results(messages, history)
     missing = [call for call in calls if call["id"] not in result_ids]
     wrong = [id for id in result_ids if id not in ids]
-    # A result that comes twice may stand for the one that is missing.
+    # A repeated result may stand in for a missing result.
     if missing and len(calls) > 1:
         wrong += [id for id in result_ids if result_ids.count(id) > 1]
     if wrong:

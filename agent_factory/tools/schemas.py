@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 def as_object(schema: Schema, root: Schema | None = None, path: tuple[str, ...] = ()) -> Any:
     """Return a schema without alternatives at its top that accepts each object of a schema.
 
-    The result is None if the schema accepts no object. `path` holds the references that led here.
+    The result is None if the schema accepts no object. `path` holds the references up to here.
 
     >>> keys = [{"properties": {key: {"type": "string"}}, "required": [key]} for key in "ab"]
     >>> as_object({"anyOf": keys})
@@ -60,16 +60,16 @@ def offered(tool: Any) -> Any:
 
 _EXACT = frozenset({"any", "literal", "none", "str"})
 _PLAIN = _EXACT | {"bool", "decimal", "enum", "float", "int"}
-"""Types of pydantic's core schemas whose values, unless of another kind, equal those of a call."""
+"""Types of pydantic's core schemas whose valid values equal the values of a call."""
 
 _AROUND = {"default", "dict", "list", "model-field", "nullable", "union"}
 _INSIDE = ("schema", "items_schema", "keys_schema", "values_schema")
 _OPTIONS = ("strip_whitespace", "to_lower", "to_upper", "missing")
-"""Types around others, the keys of these, and options that make another value of a value."""
+"""Types around others, their keys, and options that change a value."""
 
 
 def is_plain(schema: Schema, plain: frozenset[str] = _PLAIN) -> bool:
-    """Return True if a tool gets a value of a core schema as the model has written it.
+    """Return True if a tool gets a value of a core schema unchanged from the model.
 
     A text in place of a number is of another kind. A text without outer spaces, a date, or a
     list of numbers from a list of texts is another value.
@@ -86,7 +86,7 @@ def is_plain(schema: Schema, plain: frozenset[str] = _PLAIN) -> bool:
 
 
 def plain_arguments(tool: BaseTool) -> set[str]:
-    """Return the names of the arguments that a tool gets as the model has written them."""
+    """Return the names of the arguments that a tool gets unchanged from the model."""
     schema: Any = getattr(tool.get_input_schema(), "__pydantic_core_schema__", None)
     schema = schema if isinstance(schema, Mapping) else {}
     schema = schema["schema"] if schema.get("type") == "definitions" else schema

@@ -1,4 +1,4 @@
-"""Run tool calls: a ToolNode that is a drop-in for LangGraph's, which runs them itself.
+"""Run tool calls: a drop-in for LangGraph's ToolNode that runs the calls itself.
 
 `ToolNode._run` and `ToolNode._arun` run the calls of one input, `_run_call` one call with its
 wrapper, `_execute` the tool itself. docs/tools.md lists the differences to LangGraph's ToolNode.
@@ -66,20 +66,20 @@ ToolWrapper = Callable[[Any, Execute], Any]
 ErrorHandling = bool | str | type[Exception] | tuple[type[Exception], ...] | Callable[..., str]
 
 WITH_CONTEXT = "tool_call_with_context"
-"""The `__type` of an input that holds one call and the state that its tool sees."""
+"""The `__type` of an input with one call and the state for its tool."""
 
 DECLINED_BY = "__declined_by_agent_factory__"
-"""Attribute of an exception that a node has decided to raise; holds that node. A wrapper lets it
-pass, and the error handler must not be called again. Another node may still handle it: an agent can
-be a tool of another agent."""
+"""Attribute of an exception that a node has decided to raise; holds the node. A wrapper lets the
+exception pass, and the error handler must not be called again. Another node may still handle it: an
+agent can be a tool of another agent."""
 
 
 class ToolCallRecorder:
     """Collects the names of the agent's tools that start within a `with` block.
 
-    Tools that start in tasks and threads of the block count too. A recorder around this one also
-    receives them. Calls of unknown tools, calls that a layer answers itself, and tools that a tool
-    calls are not recorded.
+    Tools that start in tasks and threads of the block count too. An outer recorder also receives
+    the names. Calls of unknown tools, calls that a layer answers itself, and tools called by a tool
+    are not recorded.
 
     >>> with ToolCallRecorder() as starts:
     ...     pass  # `result = yield request`, in a flow around a tool
@@ -99,7 +99,7 @@ class ToolCallRecorder:
         _recorder.reset(self._token)
 
     def record(self, request: ToolCallRequest) -> None:
-        """Add the tool that starts, here and in the recorder around this one.
+        """Add the tool that starts, here and in the outer recorder.
 
         A subclass that raises here keeps the tool from running.
         """
@@ -112,7 +112,7 @@ _recorder: ContextVar[ToolCallRecorder | None] = ContextVar("tool_call_recorder"
 
 
 class CallsWithState(list[Any]):
-    """Tool calls, and the state that their tools see; any ToolNode takes it as a list of calls."""
+    """Tool calls, and the state for their tools; for any ToolNode, a list of calls."""
 
     def __init__(self, calls: Iterable[Mapping[str, object]], state: Mapping[str, object]) -> None:
         super().__init__(calls)
@@ -125,30 +125,31 @@ class CallsWithState(list[Any]):
 def with_state(
     calls: list[Any], state: Mapping[str, object], keys: Collection[str]
 ) -> CallsWithState:
-    """Return calls with what their tools see of the state, which they would read again."""
+    """Return calls with the part of the state that their tools would read again."""
     return CallsWithState(calls, {key: state[key] for key in keys if key in state})
 
 
 def with_context(call: Mapping[str, object], state: object) -> dict[str, Any]:
-    """Return one call and the state that its tool sees, in the form that any ToolNode takes."""
+    """Return one call and the state for its tool, in the form that any ToolNode takes."""
     return {"__type": WITH_CONTEXT, "tool_call": call, "state": state}
 
 
 class ToolNode(LangGraphToolNode):
     """Node that runs the tool calls of the last AI message: a drop-in for LangGraph's ToolNode.
 
-    Unlike LangGraph's, it finds mistakes when it is constructed and not when a tool fails, passes
-    tools a copy of the state, calls an error handler only for the errors it names, once, and with
-    the original exception, and keeps the updates of commands to a parent graph.
+    Unlike LangGraph's, this ToolNode finds mistakes in its constructor and not when a tool fails,
+    passes tools a copy of the state, calls an error handler only for the errors that the handler
+    names, once, and with the original exception, and keeps the updates of commands to a parent
+    graph.
 
     Args:
         tools: Functions with a docstring, or tools.
         name: Name of the node.
         tags: Tags for the callbacks of a run.
-        handle_tool_errors: What happens when a tool fails: True, a message, exception types, a
-            function of the exception, or False. By default, invalid arguments are reported to the
-            model, and exceptions of tools end the run.
-        messages_key: Key of the state that holds the messages.
+            handle_tool_errors: The reaction to the failure of a tool: True, a message, exception
+                types, a function of the exception, or False. By default, invalid arguments are
+                reported to the model, and exceptions of tools end the run.
+            messages_key: Key of the state with the messages.
         wrap_tool_call: `(request, execute) -> ToolMessage | Command` around each call.
         awrap_tool_call: The same for async runs. Default: `wrap_tool_call`.
 
@@ -196,9 +197,9 @@ class ToolNode(LangGraphToolNode):
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
         self._innermost = ""  # the layer next to the execution
-        # Around the execution. In an agent it lets models stream again that the tool calls.
+        # Around the execution. In an agent, models called by the tool stream again.
         self._scope: Callable[[], AbstractContextManager[object]] = nullcontext
-        self._is_in_agent = False  # LangGraph's ToolNode passes on results of other calls
+        self._is_in_agent = False  # LangGraph's ToolNode passes results of other calls on
         self._errors = handler_for(handle_tool_errors)
         self._call: Execute = self._execute
         self._acall: Execute = self._aexecute
@@ -223,9 +224,9 @@ class ToolNode(LangGraphToolNode):
     def _run(self, input: object, config: RunnableConfig, runtime: Runtime[Any]) -> object:
         requests, as_list = self._requests(input, config, runtime)
         if len(requests) == 1 and can_run_inline():
-            # In a copy of the context, as in a thread: what a tool sets there ends with it.
+            # In a copy of the context, as in a thread: settings of a tool end with the tool.
             context = copy_context()
-            try:  # as `_run_call`, without its frame in each traceback
+            try:  # as `_run_call`, without a frame in each traceback
                 result = context.run(self._call, requests[0])
             except Exception as error:
                 if (result := context.run(self._reply_to_wrapper, requests[0], error)) is None:
@@ -241,11 +242,11 @@ class ToolNode(LangGraphToolNode):
     def _requests(
         self, input: object, config: RunnableConfig, runtime: Runtime[Any]
     ) -> tuple[list[ToolCallRequest], bool]:
-        """Return a request for each call of an input, and whether it is a list of messages."""
+        """Return a request for each call of an input; True if the input is a list of messages."""
         calls, state, as_list = self._read(input, config)
         if type(metadata := config.get("metadata")) is not dict:
-            # Outside of a graph it is LangGraph's ChainMap, of which pydantic warns in a tool's
-            # runtime.
+            # Outside of a graph the metadata are LangGraph's ChainMap, of which pydantic warns in a
+            # tool's runtime.
             config = {**config, "metadata": dict(metadata or {})}
         tools = list(self.tools_by_name.values())
         copy_state = _own_containers if self._innermost else dict.copy
@@ -253,7 +254,7 @@ class ToolNode(LangGraphToolNode):
         requests = []
         for call, own_config in zip(calls, get_config_list(config, len(calls)), strict=True):
             tool_runtime = ToolRuntime(
-                # Parallel layers must not share what they may change in place.
+                # Parallel layers must not share values that they may change in place.
                 state=copy_state(state) if type(state) is dict else state,
                 tool_call_id=call["id"],
                 config=own_config,
@@ -269,7 +270,7 @@ class ToolNode(LangGraphToolNode):
         return requests, as_list
 
     def _read(self, input: Any, config: RunnableConfig) -> tuple[list[ToolCall], Any, bool]:
-        """Return the calls of an input, the state, and whether it is a list of messages."""
+        """Return the calls of an input, the state, and whether the input is a list of messages."""
         as_list = isinstance(input, list)
         if isinstance(input, dict) and input.get("__type") == WITH_CONTEXT:
             return [input["tool_call"]], input["state"], False
@@ -277,7 +278,7 @@ class ToolNode(LangGraphToolNode):
             return input, input.state, False
         last = input[-1] if as_list and input else None
         if isinstance(last, dict) and last.get("type") == "tool_call":
-            # Calls by `Send` bring no state: LangGraph's ToolNode reads it from the channels, too.
+            # Calls by `Send` bring no state: LangGraph's ToolNode reads the channels, too.
             state = read_channels(config)
             # Not the keys of the engine: tools see the state that the user has declared.
             return input, {k: v for k, v in state.items() if k not in ENGINE_KEYS}, False
@@ -289,7 +290,7 @@ class ToolNode(LangGraphToolNode):
             messages = getattr(input, self._key, None)
         if not messages:
             raise ValueError("No message found in input")
-        # Not only the last one: results of other calls of the turn may follow it.
+        # Not only the last message: results of other calls of the turn may follow.
         for message in reversed(messages):
             if isinstance(message, AIMessage):
                 return list(message.tool_calls), input, as_list
@@ -298,8 +299,8 @@ class ToolNode(LangGraphToolNode):
     def _output(self, results: Sequence[object], as_list: bool) -> object:
         """Return results in the form of the input.
 
-        Commands to nodes of the parent graph become one, at the end: LangGraph lets only the first
-        one pass, and its ToolNode drops their updates.
+        Commands to nodes of the parent graph are merged, at the end: LangGraph lets only the first
+        pass, and its ToolNode drops their updates.
         """
         parts: list[Any] = []
         for result in results:
@@ -311,7 +312,7 @@ class ToolNode(LangGraphToolNode):
         for part in parts:
             if not isinstance(part, Command):
                 output.append([part] if as_list else {self._key: [part]})
-            # LangGraph's ToolNode merges these alone, too: each Send has the input of its node.
+            # LangGraph's ToolNode merges only these, too: each Send has the input of its node.
             elif (
                 part.graph == Command.PARENT
                 and isinstance(part.goto, list | tuple)
@@ -357,7 +358,7 @@ class ToolNode(LangGraphToolNode):
             return message
 
     def _reply_to_wrapper(self, request: ToolCallRequest, error: Exception) -> ToolMessage | None:
-        """Return the message for an error that a wrapper raised, or None if it is to be raised.
+        """Return the message for an error of a wrapper, or None if the error is to be raised.
 
         Errors of this package are for the author of the wrapper, not for the model.
         """
@@ -367,8 +368,8 @@ class ToolNode(LangGraphToolNode):
         return self._reply(request.tool_call, error)
 
     def _reply(self, call: ToolCall, error: Exception) -> ToolMessage | None:
-        # The model cannot choose between a sync and an async run, and must not repeat a call that
-        # ran because its author wrote a wrong id.
+        # The model cannot choose between a sync and an async run, and must not repeat a call after
+        # a wrong id in the author's code.
         if isinstance(error, PathNotSupported | WrongToolCallId) or is_signal(error):
             return None
         if not isinstance(error, self._errors.kinds):
@@ -413,8 +414,8 @@ def _own_containers(state: dict[str, Any]) -> dict[str, Any]:
 def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
     """Return a command with copies of its messages, which get a name and an id.
 
-    A tool may return the same command each time. A message may be in the update and in the state
-    that a Send holds. All other values pass as they are: there may be a connection among them.
+    A tool may return the same command each time. A message may be in the update and in the state of
+    a Send. All other values pass unchanged: a value may be a connection.
     """
     copies: dict[int, BaseMessage] = {}
 
@@ -465,7 +466,7 @@ def _is_content(value: object) -> bool:
 class _Execution:
     """One execution of a tool: prepares its call, checks its result, and handles its errors.
 
-    A context manager, so that an error that is not handled leaves it without another frame.
+    A context manager, so that an unhandled error passes without another frame.
     """
 
     __slots__ = ("_injection", "_node", "_request", "call", "result")
@@ -486,8 +487,8 @@ class _Execution:
             return False
         call, node, failure = self._request.tool_call, self._node, error
         try:
-            # An error of `prepare` is never reported to the model, which could not fix it: a key of
-            # the state or the store is missing.
+            # An error of `prepare` is never reported to the model, which could not correct it: a
+            # key of the state or the store is missing.
             if self.call is not None:
                 if isinstance(error, ValidationError) and not is_signal(error):
                     injected = self._injection.names
@@ -499,13 +500,13 @@ class _Execution:
         if self.result is not None:
             return True
         setattr(failure, DECLINED_BY, node)
-        # Returning False lets Python raise the error itself; another one has to be raised here.
+        # Returning False lets Python raise the error itself; another error has to be raised here.
         if failure is not error:
             raise failure from error
         return False
 
     def prepare(self) -> BaseTool | None:
-        """Set the call and return its tool, or the result and return None if it cannot run."""
+        """Set the call and return its tool; set the result and return None if it cannot run."""
         node, request = self._node, self._request
         call, tool = request.tool_call, request.tool
         if tool is None:
@@ -529,20 +530,20 @@ class _Execution:
             self.result = _error_message(call, f"{text}\n Please fix your mistakes.")
             return None
         if injection.hidden or injection.runtime:
-            # The state of the request, which a wrapper may override, not that of the runtime.
+            # The state of the request, which a wrapper may override, not the state of the runtime.
             call = injection.inject(call, request.runtime, request.state, node._key)
         self.call = {**call, "type": "tool_call"}
         return tool
 
     def checked(self, response: Any, *, is_answered: bool = False) -> object:
-        """Return what the tool returned, normalized; a command is copied."""
+        """Return the result of the tool, normalized; a command is copied."""
         call, key = self._request.tool_call, self._node._key
         checks = self._node._is_in_agent and not is_answered
         if checks and getattr(response, "tool_call_id", None) != call["id"]:
             check_results("", [call], response, self._request.state)
         # As LangGraph's ToolNode: providers take text or blocks, and tools return any object.
         if not isinstance(response, ToolMessage | Command) and _is_content(response):
-            # Of a class that overrides `invoke`, and with it the form that BaseTool gives it.
+            # Of a class that overrides `invoke`, which gives a result its form in BaseTool.
             response = ToolMessage(response, name=call["name"], tool_call_id=call["id"])
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
@@ -592,7 +593,7 @@ class _Execution:
         return command
 
     def _messages_in(self, value: object) -> list[BaseMessage]:
-        """Return what a command writes as messages; one may stand alone, as in any update."""
+        """Return the messages that a command writes; a single message may stand alone."""
         parts: Any = value if isinstance(value, list | tuple) else [value]
         try:
             return convert_to_messages(parts)
@@ -648,7 +649,7 @@ def layered_tool_node(
         compose: Puts layers around the execution.
         acompose: The same for async runs.
         innermost: The name of the last layer; empty without layers.
-        scope: Makes what each execution runs in.
+        scope: Makes the context of each execution.
     """
     node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
     node._innermost, node._scope = innermost, scope
@@ -675,12 +676,12 @@ def can_run_inline() -> bool:
 def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tools", "__end__"]:
     """Route a turn to the tools if the last message calls some, else to the end.
 
-    LangGraph's `tools_condition`, except that an empty list raises a ValueError, as an empty dict
-    does, and not an IndexError.
+    LangGraph's `tools_condition`, except that an empty list raises a ValueError, like an empty
+    dict, and not an IndexError.
 
     Args:
-        state: A list of messages, or a state that holds one.
-        messages_key: Key or attribute that holds it.
+        state: A list of messages, or a state with messages.
+        messages_key: Key or attribute of the messages.
 
     Raises:
         ValueError: The state holds no messages.

@@ -1,7 +1,7 @@
-"""What tools touch: the files, rows and keys of the state that a call reads and writes.
+"""Touches of tools: the files, rows and keys of the state that a call reads and writes.
 
 Calls of one turn run side by side where they cannot meet, and in the order of the message where
-they can: two calls meet if one writes what the other reads or writes.
+they can: two calls meet if one writes data that the other reads or writes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.tools.labels import ToolT, declaration_of, declare
 
 NamesOfCall = Callable[[Mapping[str, Any]], str | Iterable[str]]
-"""Function of the arguments of a call that returns one name or several."""
+"""Function of the arguments of a call that returns a name or several names."""
 
 Names = str | Iterable[str] | NamesOfCall
 """A name, several, or a function of the arguments."""
 
 EVERYTHING = "*"
-"""The name that meets each other name."""
+"""The name that meets each name."""
 
 _KEY = "touches"
-"""Key of what a tool touches among what is declared about it."""
+"""Key of the touches among the declarations of a tool."""
 
 _EXAMPLE = '@touches(writes="file:{path}")'
 
@@ -38,18 +38,18 @@ _ARGUMENT = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """What a tool reads and writes; a function stands for the names that it returns.
+    """Data that a tool reads and writes; a function stands for the names that it returns.
 
     Args:
-        reads: Names of what it reads.
-        writes: Names of what it writes, which it may read as well.
+        reads: Names of data that the tool reads.
+        writes: Names of data that the tool writes, and may read as well.
     """
 
     reads: tuple[str, ...] | NamesOfCall = ()
     writes: tuple[str, ...] | NamesOfCall = ()
 
     def of(self, arguments: Mapping[str, Any]) -> CallTouches:
-        """Return what a call with these arguments touches.
+        """Return the touches of a call with these arguments.
 
         >>> Touches(writes=("file:{path}",)).of({"path": "a.txt"}).writes
         ('file:a.txt',)
@@ -64,19 +64,19 @@ class Touches:
         return {parameter for name in names for parameter in _ARGUMENT.findall(name)}
 
     def texts(self) -> dict[str, Any]:
-        """Return what it reads and writes, as a plan shows it."""
+        """Return the reads and writes, as a plan shows them."""
         return {"reads": _texts(self.reads), "writes": _texts(self.writes)}
 
 
 @dataclass(frozen=True, slots=True)
 class CallTouches:
-    """What one call reads and writes, by names with its arguments in them."""
+    """Reads and writes of one call, by names with its arguments inside."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
     def meets(self, other: CallTouches) -> bool:
-        """Return True if one of two calls writes what the other one reads or writes.
+        """Return True if one of two calls writes data that the other call reads or writes.
 
         >>> CallTouches(reads=("file:a",)).meets(CallTouches(writes=("file:*",)))
         True
@@ -89,31 +89,31 @@ class CallTouches:
 
 
 def touches(*, reads: Names = (), writes: Names = ()) -> Callable[[ToolT], ToolT]:
-    """Say what a tool reads and writes: a decorator for functions and tools.
+    """Declare the data that a tool reads and writes: a decorator for functions and tools.
 
     Calls of one turn that meet run in the order of the message, and each sees the state that the
-    earlier ones have written. All other calls run side by side. Two calls meet if one writes what
-    the other reads or writes. A tool without `touches` touches nothing that is known, so that it
-    runs side by side with all others.
+    earlier calls have written. All other calls run side by side. Two calls meet if one writes data
+    that the other reads or writes. A tool without `touches` touches no known data, so that its
+    calls run side by side with all others.
 
-    A name is any text: "file:notes.txt", "row:orders/7", "state:todos". `{argument}` in it is
+    A name is any text: "file:notes.txt", "row:orders/7", "state:todos". `{argument}` inside is
     filled from the call: "file:{path}". Two names are the same if they are equal; a name with a `*`
-    is the same as each name that begins with the text before it. The path after "file:" is read as
-    POSIX reads it: "file:./a" and "file:b/../a" are "file:a". If a call lacks the argument, or the
-    function raises an error, the name is "*", which is the same as each name.
+    is the same as each name that begins with the text before the `*`. The path after "file:" is
+    read as POSIX reads paths: "file:./a" and "file:b/../a" are "file:a". If a call lacks the
+    argument, or the function raises an error, the name is "*", which is the same as each name.
 
-    The calls of a turn that has calls that meet are one task of LangGraph: if the process is killed
-    in it, they all run again, where otherwise only those run again that had not ended.
+    The calls of a turn with calls that meet are one task of LangGraph: if the process is killed
+    during the task, all of them run again; otherwise only unfinished calls run again.
 
-    A function keeps what it touches, and a BaseTool is copied with it.
+    A function keeps its touches, and a BaseTool is copied with them.
 
     Args:
         reads: A name, several names, or a function of the arguments of the call (a dict by the
-            names of the parameters) that returns one name or several.
-        writes: The same for what it writes.
+            names of the parameters) that returns a name or several names.
+        writes: The same for writes.
 
     Raises:
-        ArgumentError: A name is not a text or is empty, or what is decorated is not a tool.
+        ArgumentError: A name is not a text or is empty, or the decorated object is not a tool.
 
     >>> @touches(reads="file:{source}", writes="file:{target}")
     ... def copy_file(source: str, target: str) -> str:
@@ -127,7 +127,7 @@ def touches(*, reads: Names = (), writes: Names = ()) -> Callable[[ToolT], ToolT
 
 
 def touches_of(tool: object) -> Touches | None:
-    """Return what `touches` says about a tool or its function; None without.
+    """Return the declaration of `touches` for a tool or its function; None without.
 
     Raises:
         ArgumentError: `extras` of the tool hold something else by this key.
@@ -136,20 +136,20 @@ def touches_of(tool: object) -> Touches | None:
         return None
     if isinstance(value, Mapping) and value.keys() <= {"reads", "writes"}:  # may be by hand
         return Touches(**{key: _checked(names, key) for key, names in value.items()})
-    # Left out, such a tool would run side by side with what it meets.
+    # Left out, such a tool would run side by side with calls that it meets.
     reason = f"must have reads and writes, got {describe(value)}."
     raise ArgumentError("touches", reason, f"Write {_EXAMPLE} above the tool.")
 
 
 def check_touches(tool: BaseTool) -> None:
-    """Check that the names of what a tool touches refer to its parameters.
+    """Check that the names in a tool's touches refer to its parameters.
 
     Raises:
-        ArgumentError: It has no such parameter, so that each call would meet all others.
+        ArgumentError: There is no such parameter, so that each call would meet all others.
     """
     names_of_calls = touches_of(tool)
     parameters = set[str]() if names_of_calls is None else names_of_calls.parameters()
-    # Not before it is needed: to read the parameters of a tool makes its schema.
+    # Only on demand: reading the parameters of a tool makes its schema.
     if parameters and (unknown := sorted(parameters - tool.args.keys())):
         names = ", ".join(f"{{{name}}}" for name in unknown)
         reason = f"touches {names}, and the tool has no such parameter."
@@ -166,14 +166,14 @@ def _names(
             fill = partial(_ARGUMENT.sub, lambda match: str(arguments[match[1]]))
             return tuple(_spelled(fill(name)) for name in declaration)
         return tuple(map(_spelled, _checked(declaration(arguments), "names")))
-    except Exception:  # what the call touches is unknown, so it waits for all others
+    except Exception:  # the touches of the call are unknown, so it waits for all others
         return (EVERYTHING,)
 
 
 def _spelled(name: str) -> str:
     """Return a name in one spelling: the path of a file without `.`, `..` and double slashes."""
     kind, _, path = name.partition(":")
-    # Of two slashes at the beginning, POSIX leaves open what they mean.
+    # POSIX leaves the meaning of two slashes at the beginning open.
     return f"file:{normpath(path).replace('//', '/')}" if kind == "file" else name
 
 
