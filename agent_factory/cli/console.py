@@ -121,6 +121,13 @@ def indented(text: RichText) -> Padding:
     return Padding(text, (0, 0, 0, 2))
 
 
+def show_lines(text: str) -> None:
+    """Print plain text on a terminal: headings, and the lines that belong to them indented."""
+    for line in text.splitlines():
+        is_item = line.startswith((" ", "- "))
+        show(indented(Text(line.lstrip(" "), "cyan")) if is_item else Text(line, "bold"))
+
+
 def counted(number: int, noun: str) -> str:
     """A number and its noun: "1 file", "2 files"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -24,7 +24,7 @@ from agent_factory.cli.loading import load
 from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError, did_you_mean
 from agent_factory.guarantees import undecided_calls
 from agent_factory.topology.model import END, START
-from agent_factory.topology.render.text import MOST_PATHS, meaning, ordered_parts, path_line
+from agent_factory.topology.render.text import CORNERS, MOST_PATHS, meaning, ordered_parts
 from agent_factory.topology.topology import Topology
 from agent_factory.topology.transitions import Transition, paths_between
 
@@ -37,14 +37,6 @@ agent-factory explain shop.desk:agent model tools
 agent-factory explain shop.desk:agent --bounds --recordings tests/recordings
 
 agent-factory explain AF204"""
-
-CORNERS = {
-    "entry": "a run enters at",
-    "loop_entry": "each turn begins at",
-    "loop_exit": "and ends at",
-    "exit": "the run leaves the loop for",
-}
-"""The corners of a plan, in words."""
 
 
 def explain(
@@ -70,44 +62,41 @@ def explain(
     `start` and `end` stand for __start__ and __end__. A code such as AF204 or AF301 instead of
     TARGET explains that error or warning.
     """
-    renderables: list[RenderableType]
+    is_code, table = bool(re.fullmatch(r"AF\d+", target)), None
     if recordings is not None and not bounds:
         raise CommandError("--recordings needs --bounds. Add --bounds.")
-    if bounds and (source is not None or re.fullmatch(r"AF\d+", target)):
+    if bounds and (source is not None or is_code):
         raise CommandError("--bounds is about a whole agent: name the agent alone.")
     if bounds:
-        data, text, renderables = _bounds(target, recordings)
-    elif re.fullmatch(r"AF\d+", target):
+        data, text, table = _bounds(target, recordings)
+    elif is_code:
         data, text = _code(target)
-        renderables = []  # code must not wrap
     elif source is not None and to is None:
         raise CommandError("FROM needs TO: add the node to reach.")
     else:
         plan = load(target).plan
         if source is None or to is None:
-            text, (data, renderables) = plan.explain(), _order(target, plan)
+            text, data = plan.explain(), _order(target, plan)
             # Of an agent without guards, nothing is decided about.
             calls = undecided_calls(plan) if plan.guards or plan.idle_guards else ()
             if calls:
                 heading = "calls that nothing decides about before they run:"
                 text = "\n".join([text, f"{'no guard':<14} {heading}", *(f"  {c}" for c in calls)])
-                lines = (console.indented(Text(call, "cyan")) for call in calls)
-                renderables += [Text(heading, style="bold"), *lines]
             data["undecided"] = list(calls)
         else:
             source, to = _node(plan, source), _node(plan, to)
-            text, (data, renderables) = plan.explain(source, to), _edge(target, plan, source, to)
+            text, data = plan.explain(source, to), _edge(target, plan, source, to)
     if json:
         console.write_json(data)
-    elif renderables and console.is_terminal():
-        console.show(Group(*renderables))
-    else:
+    elif is_code or not console.is_terminal():  # code must not wrap
         console.write(text)
+    elif table is not None:
+        console.show(table)
+    else:
+        console.show_lines(text)
 
 
-def _bounds(
-    target: str, folder: Path | None
-) -> tuple[dict[str, object], str, list[RenderableType]]:
+def _bounds(target: str, folder: Path | None) -> tuple[dict[str, object], str, RenderableType]:
     """The most that a run can use: as data, as text, and as a table."""
     rows = load(target).plan.bounds().rows
     runs = _recorded_runs(folder) if folder is not None else []
@@ -130,13 +119,10 @@ def _bounds(
         lines.append(f"{row}{end}{recorded}")
         items.append({**asdict(row), **({"recorded": figures or None} if runs else {})})
     data: dict[str, object] = {"target": target, "bounds": items}
-    renderables: list[RenderableType] = [table]
     if runs:
         data["recorded_runs"] = len(runs)
-        words = f"{console.counted(len(runs), 'recorded run')} in {folder}."
-        lines.append(words)
-        renderables.append(Text(words, "dim"))
-    return data, "\n".join(lines), renderables
+        lines.append(f"{console.counted(len(runs), 'recorded run')} in {folder}.")
+    return data, "\n".join(lines), Group(table, *[Text(x, "dim") for x in lines[-1:] if runs])
 
 
 def _recorded_runs(folder: Path) -> list[dict[str, float]]:
@@ -202,27 +188,15 @@ def _node(plan: Topology, name: str) -> str:
     raise CommandError(f"This agent does not have a node {name!r}. {hint}")
 
 
-def _order(target: str, plan: Topology) -> tuple[dict[str, object], list[RenderableType]]:
-    parts = list(ordered_parts(plan))
+def _order(target: str, plan: Topology) -> dict[str, object]:
+    """The order of hooks and layers as data."""
     corners = {corner: getattr(plan, corner) for corner in CORNERS}
-    renderables: list[RenderableType] = []
-    for part in parts:
-        renderables += [
-            Text(part.part, style="bold"),
-            console.indented(Text(f"{part.why}:", "dim")),
-        ]
-        for number, name in enumerate(part.names, 1):
-            renderables.append(console.indented(Text.assemble(f"{number}. ", (name, "cyan"))))
-    renderables.append(Text("corners", style="bold"))
-    for corner, node in corners.items():
-        line = Text.assemble((f"{CORNERS[corner]} ", "dim"), (node, "cyan"))
-        renderables.append(console.indented(line))
-    return {"target": target, "order": list(map(asdict, parts)), "corners": corners}, renderables
+    return {"target": target, "order": list(map(asdict, ordered_parts(plan))), "corners": corners}
 
 
-def _edge(
-    target: str, plan: Topology, source: str, to: str
-) -> tuple[dict[str, object], list[RenderableType]]:
+def _edge(target: str, plan: Topology, source: str, to: str) -> dict[str, object]:
+    """The edge between two nodes as data, or the paths in its place."""
+
     def reasons(edge: Transition) -> list[dict[str, Any]]:
         return [
             {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}
@@ -232,22 +206,7 @@ def _edge(
     paths = list(islice(paths_between(plan, source, to), MOST_PATHS))
     exists = bool(paths) and len(paths[0]) == 1
     leaving = [edge.target for edge in plan.transitions if edge.source == source]
-    title = f"No path leads from {source} to {to}."
-    if paths:
-        title = f"{source} -> {to}" if exists else f"No edge leads from {source} to {to}:"
-    renderables: list[RenderableType] = [Text(title, style="bold")]
-    for path in paths[:1] if exists else paths:
-        if not exists:
-            renderables.append(console.indented(Text(path_line(path), "cyan")))
-        for edge in path:
-            for reason in reasons(edge):
-                where = "" if exists else f"{edge.name}: "
-                line = Text.assemble(where, (f"{reason['why']}: ", "yellow"), reason["meaning"])
-                renderables.append(console.indented(line))
-    if not paths:
-        ends = [f"{source} -> {node}" for node in leaving] or [f"{source} is where a run ends."]
-        renderables += (console.indented(Text(end)) for end in ends)
-    data = {
+    return {
         "target": target,
         "from": source,
         "to": to,
@@ -260,4 +219,3 @@ def _edge(
         ],
         "instead": [] if exists else leaving,
     }
-    return data, renderables

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer, Tool, ToolKind, TopologyData
 from agent_factory.topology.render.figure import Arrow, Box, Figure, guards_at, limits_at
-from agent_factory.topology.render.text import ORDERS, layer_order, meaning
+from agent_factory.topology.render.text import (
+    CORNERS,
+    ORDERS,
+    declared,
+    layer_order,
+    meaning,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +72,10 @@ def overview(plan: TopologyData, figure: Figure, undecided: Sequence[str] = ()) 
         items = tuple(Item(box.title, box.key) for box in figure.boxes if box.kind == phase)
         lists.append(Listing(f"{phase}: {order}", items, ordered=True))
     lists += (_layers(box, box.key) for box in figure.boxes)
-    corners = {
-        "a run enters at": plan.entry,
-        "each turn begins at": plan.loop_entry,
-        "each turn of the model ends at": plan.loop_exit,
-        "a run leaves the loop for": plan.exit,
-    }
-    lists += [
-        Listing("guards", tuple(Item(f"{guard.owner}: {guard}") for guard in plan.guards)),
-        Listing("calls that nothing decides about", tuple(map(Item, undecided))),
-        Listing("limits", tuple(Item(f"{limit.owner}: {limit}") for limit in plan.limits)),
-        Listing("accesses", tuple(Item(str(access)) for access in plan.accesses)),
-    ]
-    return Details("Order", tuple(corners.items()), tuple(x for x in lists if x.items))
+    lists += (Listing(name, tuple(map(Item, lines))) for name, lines in declared(plan).items())
+    lists.append(Listing("calls that nothing decides about", tuple(map(Item, undecided))))
+    corners = tuple((words, getattr(plan, corner)) for corner, words in CORNERS.items())
+    return Details("Order", corners, tuple(x for x in lists if x.items))
 
 
 def _layers(box: Box, target: str = "") -> Listing:
@@ -118,14 +115,8 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
         facts.append(("what", "One model call, through its layers."))
     if box.kind == TOOLS:
         facts.append(("what", "Each pending tool call is run on its own, through its layers."))
-    corners = {
-        "A run enters here.": plan.entry,
-        "Each turn begins here.": plan.loop_entry,
-        "Each turn of the model ends here.": plan.loop_exit,
-        "A run that leaves the loop goes here.": plan.exit,
-    }
-    if roles := [words for words, name in corners.items() if name == box.name]:
-        facts.append(("corner", " ".join(roles)))
+    if roles := [f"{CORNERS[x]} it" for x in CORNERS if getattr(plan, x) == box.name]:
+        facts.append(("corner", "; ".join(roles)))
 
     def item(arrow: Arrow, other: Box) -> Item:
         reasons = dict.fromkeys(reason.why for reason in arrow.edge.reasons)

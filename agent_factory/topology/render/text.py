@@ -19,6 +19,15 @@ ORDERS = {
 """When the hooks of a phase run, and in which order."""
 
 
+CORNERS = {
+    "entry": "a run enters at",
+    "loop_entry": "each turn begins at",
+    "loop_exit": "each turn of the model ends at",
+    "exit": "a run leaves the loop for",
+}
+"""Meaning of the corners of a plan: words before the name of a node."""
+
+
 @dataclass(frozen=True, slots=True)
 class OrderedPart:
     """The hooks of a phase, or the layers around a kind of call, in the order in which they run."""
@@ -48,15 +57,22 @@ def layer_order(call: Call) -> str:
     )
 
 
+def declared(plan: TopologyData) -> dict[str, list[str]]:
+    """Guards, limits and accesses of a plan, a line each."""
+    guards, limits = ([f"{x.owner}: {x}" for x in part] for part in (plan.guards, plan.limits))
+    return {"guards": guards, "limits": limits, "accesses": list(map(str, plan.accesses))}
+
+
 def render(plan: TopologyData) -> str:
     """The plan as text: a line for each edge, layer (outermost first), tool, guard, limit ..."""
+    guards, limits, accesses = declared(plan).values()
     return _lines(
         *map(edge_line, transitions_of(plan)),
         *(f"around {layer.call.phrase}: {layer.name}" for layer in plan.layers),
         *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
-        *(f"guard: {guard.owner}: {guard}" for guard in plan.guards),
-        *(f"limit: {limit.owner}: {limit}" for limit in plan.limits),
-        *(f"access: {access}" for access in plan.accesses),
+        *(f"guard: {line}" for line in guards),
+        *(f"limit: {line}" for line in limits),
+        *(f"access: {line}" for line in accesses),
         *(f"setting: {x.owner}.{x.name} = {x.value}" for x in plan.settings),
         *(f"moved: {move.old} -> {move.new}" for move in plan.moved),
     )
@@ -75,6 +91,13 @@ def _bracketed(notes: Sequence[str]) -> str:
     return f"  [{'; '.join(notes)}]" if notes else ""
 
 
+_DECLARED = {
+    "guards": "what decides about tool calls before they run",
+    "limits": "the most that may be used",
+    "accesses": "what middleware do with parts of the conversation",
+}
+
+
 def explain(plan: TopologyData) -> str:
     """The order of all hooks and layers, and the reasons for it; guards, limits and accesses."""
     lines = []
@@ -85,13 +108,8 @@ def explain(plan: TopologyData) -> str:
         f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
         f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
-    guards, limits = ([f"{x.owner}: {x}" for x in part] for part in (plan.guards, plan.limits))
-    for name, words, items in (
-        ("guards", "what decides about tool calls before they run", guards),
-        ("limits", "the most that may be used", limits),
-        ("accesses", "what middleware do with parts of the conversation", plan.accesses),
-    ):
-        lines += [f"{name:<14} {words}:", *(f"  {item}" for item in items)] if items else []
+    for name, items in declared(plan).items():
+        lines += [f"{name:<14} {_DECLARED[name]}:", *(f"  {x}" for x in items)] if items else []
     return _lines(*lines)
 
 
