@@ -26,7 +26,7 @@ call = {"name": "add", "args": {"a": 2, "b": 3}}
 agent = create_agent(ScriptedChatModel([[call], "It is 5."]), [add])
 assert agent.invoke({"messages": [("user", "?")]})["messages"][-1].text == "It is 5."
 """,
-    "a2a": "import agent_factory.serve.a2a.card, agent_factory.serve.a2a.endpoint",
+    "a2a": "import agent_factory.serve.a2a.endpoint",
     "ag-ui": "import agent_factory.serve.ag_ui.endpoint",
     "cli": """
 import subprocess, sys

@@ -122,7 +122,7 @@ def create_app(
         routes=[
             *open_api,
             *pages.open_routes(),
-            *map(with_principal, [*api, *langgraph.refused_routes()]),
+            *map(with_principal, api),
             *map(with_principal, openapi.routes([*open_api, *api])),
             *map(with_principal, pages.routes(service)),
         ],

@@ -10,7 +10,13 @@ from uuid import uuid4
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from agent_factory.errors import AgentFactoryError, ArgumentError, sentence
+from agent_factory.errors import (
+    AgentFactoryError,
+    ArgumentError,
+    MissingExtra,
+    require,
+    sentence,
+)
 from agent_factory.review import NothingPending, NoThread, ReviewError
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import (
@@ -113,6 +119,19 @@ def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
     if status == 503:
         text = "The database is not available now. Try again."
     return status, f"{text} Its log says why, under {number}."
+
+
+def require_extra(extra: str, name: str) -> None:
+    """Raise HTTPException (501) if an extra is not installed.
+
+    Args:
+        extra: The extra.
+        name: What needs it, for the error.
+    """
+    try:
+        require(extra, name)
+    except MissingExtra as error:
+        raise HTTPException(501, str(error)) from error
 
 
 def error_response(

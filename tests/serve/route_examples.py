@@ -19,8 +19,6 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from agent_factory.serve.langgraph.refused import refused_routes
-
 PUBLIC = {
     *("GET /ok", "GET /info", "GET /live", "GET /ready", "GET /static/{name}"),
     "GET /metrics",  # to a token, which belongs to the process
@@ -283,8 +281,7 @@ def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
     for route in app.routes:
         assert isinstance(route, Route), route
         known |= {f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"}}
-    for route in refused_routes():
-        known -= {f"{method} {route.path}" for method in route.methods or ()}
+    known -= {"PATCH /threads/{thread}/state"}  # it is refused to everybody
     known = {key.replace("{model:path}", "{agent}") for key in known}
     # A task of A2A belongs to an agent, and this is another one than that of the other examples.
     assert known == EXAMPLES.keys() - {"POST /a2a/desk"}, "Change route_examples.py."

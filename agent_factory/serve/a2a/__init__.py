@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agent_factory.errors import MissingExtra, require
 from agent_factory.serve.body import read_json
+from agent_factory.serve.errors import require_extra
 from agent_factory.service import Service
 
 CARD_PATH = "/.well-known/agent-card.json"
@@ -28,10 +28,7 @@ def routes(service: Service) -> list[Route]:
         return dispatcher_of(service)
 
     def agent_of(request: Request) -> str:
-        try:
-            require("a2a", "A2A")
-        except MissingExtra as error:
-            raise HTTPException(501, str(error)) from error
+        require_extra("a2a", "A2A")
         names = ", ".join(service.agents)
         agent = request.path_params.get("agent") or request.query_params.get("agent")
         if agent is None:
@@ -47,7 +44,7 @@ def routes(service: Service) -> list[Route]:
     async def card(request: Request) -> Response:
         agent = agent_of(request)
         # Here: without the extra, there is nothing to import, and `agent_of` has said so.
-        from agent_factory.serve.a2a.card import card_response
+        from agent_factory.serve.a2a.endpoint import card_response
 
         return await card_response(service, request, agent)
 

@@ -1,16 +1,26 @@
-"""The endpoint of A2A: JSON-RPC, as the SDK dispatches it."""
+"""The endpoints of A2A: cards of agents, and JSON-RPC, as the SDK dispatches it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers import RequestHandler, validate_request_params
-from a2a.server.routes import DefaultServerCallContextBuilder, create_jsonrpc_routes
+from a2a.server.routes import (
+    DefaultServerCallContextBuilder,
+    create_agent_card_routes,
+    create_jsonrpc_routes,
+)
 from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
     CancelTaskRequest,
     GetTaskRequest,
     ListTasksRequest,
@@ -19,7 +29,11 @@ from a2a.types import (
     SubscribeToTaskRequest,
     Task,
 )
-from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
+from a2a.utils.constants import (
+    DEFAULT_LIST_TASKS_PAGE_SIZE,
+    PROTOCOL_VERSION_0_3,
+    PROTOCOL_VERSION_1_0,
+)
 from a2a.utils.errors import (
     A2AError,
     InternalError,
@@ -40,6 +54,46 @@ from agent_factory.serve.a2a.tasks import ENDED, STATES, Event, events_of, task_
 from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.exchange import Exchange
 from agent_factory.service import NotFound, Service, ThreadBusy
+
+_MODES = ("text/plain", "application/json")
+
+
+def card_of(service: Service, base_url: str, agent: str) -> AgentCard:
+    """The card of an agent.
+
+    Args:
+        service: The service.
+        base_url: The URL of the server, with a slash at its end.
+        agent: The name of the agent.
+    """
+    description = service.description(agent) or f"The agent {agent!r}."
+    return AgentCard(
+        name=agent,
+        description=description,
+        version=version("agent-factory"),
+        supported_interfaces=[
+            AgentInterface(
+                url=f"{base_url}a2a/{quote(agent, safe='')}",
+                protocol_binding="JSONRPC",
+                protocol_version=protocol,
+            )
+            # The first is preferred. Many clients speak the version before 1.0 still.
+            for protocol in (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3)
+        ],
+        capabilities=AgentCapabilities(streaming=True, push_notifications=False),
+        default_input_modes=_MODES,
+        default_output_modes=_MODES,
+        skills=[AgentSkill(id=agent, name=agent, description=description, tags=["agent"])],
+    )
+
+
+async def card_response(service: Service, request: Request, agent: str) -> Response:
+    """`GET /a2a/{agent}/.well-known/agent-card.json`."""
+    (route,) = create_agent_card_routes(card_of(service, str(request.base_url), agent))
+    response: Response = await route.endpoint(request)
+    # Private, since it may depend on who asks.
+    response.headers["Cache-Control"] = "private, max-age=60"
+    return response
 
 
 def dispatcher_of(service: Service) -> Callable[[Request], Awaitable[Response]]:

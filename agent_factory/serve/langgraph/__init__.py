@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.commands import Commands
 from agent_factory.serve.langgraph.crons import CronRoutes
-from agent_factory.serve.langgraph.refused import refused_routes as refused_routes
 from agent_factory.serve.langgraph.routing import ApiRoute
 from agent_factory.serve.langgraph.runs import Runs
 from agent_factory.serve.langgraph.runs import outcome as outcome
@@ -51,6 +53,7 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
         ApiRoute("POST", f"{thread}/commands", commands.command),
         ApiRoute("GET", f"{thread}/state", threads.state),
         ApiRoute("POST", f"{thread}/state", threads.change_state),
+        Route(f"{thread}/state", refuse_state, methods=["PATCH"], include_in_schema=False),
         ApiRoute("POST", f"{thread}/state/checkpoint", threads.state_at),
         ApiRoute("GET", f"{thread}/state/{{checkpoint}}", threads.state),
         ApiRoute("GET", f"{thread}/history", threads.list_history),
@@ -62,6 +65,12 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
         ApiRoute("POST", "/store/items/search", store.search),
         ApiRoute("POST", "/store/namespaces", store.namespaces),
     ]
+
+
+async def refuse_state(_: Request) -> Response:
+    """Refuse to note metadata about a state: clients note them about threads."""
+    text = "Metadata are noted about threads: PATCH the thread."
+    raise HTTPException(501, f"This server does not offer that. {text}")
 
 
 def _run_routes(runs: Runs, crons: CronRoutes) -> list[Route]:

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -132,6 +132,9 @@ class InputInject(StrictBody):
         }
 
 
+Params = TypeVar("Params", bound=StrictBody)
+
+
 # Not strict: which `params` there are depends on the method, which is read first.
 class ProtocolCommand(RequestPart):
     """A command of the protocol."""
@@ -140,22 +143,10 @@ class ProtocolCommand(RequestPart):
     method: str
 
 
-class RunStartCommand(ProtocolCommand):
-    """The command "run.start"."""
+class CommandWith(ProtocolCommand, Generic[Params]):
+    """A command with the parameters of its method."""
 
-    params: RunStart
-
-
-class InputRespondCommand(ProtocolCommand):
-    """The command "input.respond"."""
-
-    params: InputRespond
-
-
-class InputInjectCommand(ProtocolCommand):
-    """The command "input.inject"."""
-
-    params: InputInject
+    params: Params
 
 
 class _Refusal(Exception):
@@ -178,8 +169,6 @@ _NOT_OFFERED = {
 }
 _CODES = {403: "permission_denied"}
 
-CommandKind = TypeVar("CommandKind", bound=ProtocolCommand)
-
 
 class Commands:
     """Answers the two requests of the protocol."""
@@ -193,8 +182,10 @@ class Commands:
             command = await read_body(request, ProtocolCommand)
         except HTTPException as error:
             return _refused(None, "invalid_argument", error.detail, error.status_code)
+        # Starlette keeps the body, which `read_body` has checked.
+        content = json.loads(await request.body())
         try:
-            result = await self._result(request, command.method)
+            result = await run_in_threadpool(self._result, request, command.method, content)
         except _Refusal as error:
             return _refused(command.id, error.code, str(error))
         except HTTPException as error:
@@ -205,33 +196,29 @@ class Commands:
             return _refused(command.id, _code(status_of(error), error), text_of(error))
         return JsonResponse({"type": "success", "id": command.id, "result": result})
 
-    async def _result(self, request: Request, method: str) -> dict[str, object]:
-        # Starlette keeps the body, which `read_body` has checked.
-        thread, content = request.path_params["thread"], json.loads(await request.body())
+    def _result(self, request: Request, method: str, content: object) -> dict[str, object]:
+        thread = request.path_params["thread"]
         if method == "run.start":
-            start = _read(RunStartCommand, content).params
+            start = _read(CommandWith[RunStart], content)
             tenant = request.state.principal.tenant
-            get = self._assistants.get_assistant
             try:
-                await run_in_threadpool(get, start.assistant_id, tenant)
+                self._assistants.get_assistant(start.assistant_id, tenant)
             except NotFound as error:
                 # A mistake in the command. Later, NotFound says that there is no such thread.
                 raise _Refusal("invalid_argument", text_of(error)) from error
-            run = await run_in_threadpool(self._start, request, thread, start.run())
-            return {"run_id": run.id}
+            return {"run_id": self._start(request, thread, start.run()).id}
         if method == "input.respond":
-            respond = _read(InputRespondCommand, content).params
-            await run_in_threadpool(self._respond, request, thread, respond)
-            return {}
-        if method == "input.inject":
-            inject = _read(InputInjectCommand, content).params
-            await run_in_threadpool(self._inject, request, thread, inject)
-            return {}
-        if method in _NOT_OFFERED:
+            self._respond(request, thread, _read(CommandWith[InputRespond], content))
+        elif method == "input.inject":
+            self._inject(request, thread, _read(CommandWith[InputInject], content))
+        elif method in _NOT_OFFERED:
             text = f"{method!r} is not offered by this server. {_NOT_OFFERED[method]}"
             raise _Refusal("not_supported", text)
-        offered = ", ".join(map(repr, _OFFERED))
-        raise _Refusal("unknown_command", f"There is no command {method!r}. There are {offered}.")
+        else:
+            offered = ", ".join(map(repr, _OFFERED))
+            text = f"There is no command {method!r}. There are {offered}."
+            raise _Refusal("unknown_command", text)
+        return {}
 
     def _respond(self, request: Request, thread: str, respond: InputRespond) -> Run:
         if not respond.answers:
@@ -302,9 +289,10 @@ def _code(status: int, error: Exception) -> str:
     return _CODES.get(status, "invalid_argument")
 
 
-def _read(kind: type[CommandKind], content: object) -> CommandKind:
+def _read(kind: type[CommandWith[Params]], content: object) -> Params:
+    """The parameters of a command."""
     try:
-        return kind.model_validate(content)
+        return kind.model_validate(content).params
     except ValidationError as error:
         raise _Refusal("invalid_argument", explained(error, kind, content)) from error
 

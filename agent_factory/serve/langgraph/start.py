@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
@@ -17,7 +18,6 @@ from agent_factory.errors import ArgumentError
 from agent_factory.serve.errors import logger
 from agent_factory.serve.exchange import Exchange
 from agent_factory.serve.langgraph import run_events
-from agent_factory.serve.langgraph.agent_inbox import plain_answer
 from agent_factory.serve.langgraph.requests import NewRun, RunSettings
 from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, can_be_steered
 from agent_factory.types import Graph
@@ -90,6 +90,35 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
             interrupt_after=body.interrupt_after,
             delay=body.after_seconds,
         )
+
+
+def plain_answer(service: Service, thread: str, tenant: str, answer: Any) -> Any:
+    """An answer of any client in LangChain's form.
+
+    Decisions of agent-inbox have an older form: `args` is the call that it shows, or a text.
+    """
+    decisions = answer.get("decisions") if isinstance(answer, Mapping) else None
+    if not isinstance(decisions, list):
+        return answer
+    waits = service.inbox(tenant).waits(thread=thread, limit=1000)
+    calls = [(wait.tool, wait.args) for wait in waits]
+    return {**answer, "decisions": [_plain_decision(decision, calls) for decision in decisions]}
+
+
+def _plain_decision(decision: Any, calls: Collection[tuple[str, Any]]) -> Any:
+    if not isinstance(decision, Mapping) or "args" not in decision:
+        return decision
+    kind, args = decision.get("type"), decision["args"]
+    plain = {key: value for key, value in decision.items() if key != "args"}
+    is_call = isinstance(args, Mapping) and args.keys() == {"action", "args"}
+    # A call that does not wait any more is not approved: the person has seen another one.
+    if kind == "approve" and is_call and (args["action"], args["args"]) in calls:
+        return plain
+    if kind == "edit" and is_call:
+        return {**plain, "edited_action": {"name": args["action"], "args": args["args"]}}
+    if kind == "reject" and isinstance(args, str):
+        return {**plain, "message": args}
+    return decision
 
 
 @contextmanager

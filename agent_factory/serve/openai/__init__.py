@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
+from pydantic import ValidationError
+from sse_starlette import EventSourceResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agent_factory.serve.body import read_body
+from agent_factory.serve.client_tools import client_settings
+from agent_factory.serve.errors import error_response
 from agent_factory.serve.json_response import JsonResponse
-from agent_factory.serve.openai.endpoint import complete_chat, no_model
-from agent_factory.service import Service
+from agent_factory.serve.openai.chat import CODES, Chat
+from agent_factory.serve.openai.requests import (
+    ChatRequest,
+    Refused,
+    StreamOptions,
+    check_fields,
+    choice_of,
+    format_of,
+    messages_of,
+    tools_of,
+)
+from agent_factory.service import RunCancelled, RunFailed, Service
 
 # In OpenAI's API a model has a time of its creation; an agent has none.
 _START_TIME = int(time.time())
@@ -39,3 +57,56 @@ def routes(service: Service) -> list[Route]:
 
 def _model(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": _START_TIME, "owned_by": "agent_factory"}
+
+
+def no_model(request: Request, name: str) -> Response:
+    """The answer to a request for an agent that is not there."""
+    text = f"There is no agent {name!r}."
+    return error_response(request, 404, text, param="model", code="model_not_found")
+
+
+async def complete_chat(service: Service, request: Request) -> Response:
+    """`POST /v1/chat/completions`."""
+    try:
+        body = await read_body(request, ChatRequest)
+        check_fields(body)
+        messages, tools = messages_of(body), tools_of(body)
+        choice, format_ = choice_of(body), format_of(body)
+        if body.model not in service.agents:
+            return no_model(request, body.model)
+        settings = client_settings(service.agents[body.model], body.model, tools, choice, format_)
+        begin = partial(Chat.begin, service, request, body, messages, settings)
+        chat = await run_in_threadpool(begin)
+    except Refused as error:
+        return error_response(request, 400, str(error), param=error.param, code=error.code)
+    except HTTPException as error:
+        cause = error.__cause__
+        place = cause.errors()[0]["loc"] if isinstance(cause, ValidationError) else ()
+        # OpenAI answers 400 to a body that is not valid.
+        status = 400 if error.status_code == 422 else error.status_code
+        # A text begins with the field that it is about.
+        field = error.detail.partition(":")[0].partition(" ")[0]
+        param = ".".join(map(str, place)) or (field if field in ChatRequest.model_fields else None)
+        return error_response(request, status, error.detail, param=param)
+    headers = {"x-thread-id": chat.thread}
+    if not body.stream:
+        try:
+            answer = await chat.answer(request)
+        except (RunFailed, RunCancelled) as error:
+            # Clients try again by themselves, and would pay for an answer that fails three times.
+            headers["x-should-retry"] = "false"
+            return error_response(
+                request, 500, str(error), code=CODES[type(error)], headers=headers
+            )
+        return JsonResponse(answer, headers=headers)
+
+    async def stop(_: object) -> None:
+        await chat.stop()
+
+    return EventSourceResponse(
+        chat.chunks(body.stream_options or StreamOptions()),
+        headers=headers,
+        # As OpenAI sends it. The default of sse-starlette is "\r\n", which not all clients take.
+        sep="\n",
+        client_close_handler_callable=stop,
+    )

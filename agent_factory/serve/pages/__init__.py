@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from agent_factory.serve.pages.approvals import ApprovalPages
-from agent_factory.serve.pages.bulk import BulkPages
 from agent_factory.serve.pages.developer import DeveloperPages
 from agent_factory.serve.pages.history_pages import HistoryPages
 from agent_factory.serve.pages.inbox import InboxPages
@@ -19,7 +17,6 @@ from agent_factory.service import Service
 def routes(service: Service) -> list[Route]:
     """The routes of the inbox and the studio."""
     studio, inbox = StudioPages(service), InboxPages(service)
-    approvals, bulk = ApprovalPages(service), BulkPages(service)
     runs, settings = RunPages(service), ThreadSettings(service)
     history = HistoryPages(service)
     developer = DeveloperPages(service)
@@ -32,7 +29,7 @@ def routes(service: Service) -> list[Route]:
         PageRoute("/studio/threads", studio.begin, "POST"),
         Route("/studio/events", studio.events),
         PageRoute("/studio/agents/{agent}", studio.agent),
-        PageRoute("/studio/agents/{agent}/policy", approvals.policy),
+        PageRoute("/studio/agents/{agent}/policy", inbox.policy),
         Route("/studio/agents/{agent}/plan.svg", studio.plan),
         PageRoute(thread, studio.thread),
         PageRoute(f"{thread}/messages", studio.write, "POST"),
@@ -60,11 +57,11 @@ def routes(service: Service) -> list[Route]:
         PageRoute("/inbox", inbox.waits),
         PageRoute("/inbox/rows", inbox.rows),
         Route("/inbox/events", inbox.events),
-        PageRoute("/inbox/decisions", bulk.confirm),
-        PageRoute("/inbox/decisions", bulk.decide, "POST"),
+        PageRoute("/inbox/decisions", inbox.confirm),
+        PageRoute("/inbox/decisions", inbox.decide_each, "POST"),
         PageRoute("/inbox/audit", inbox.audit),
-        PageRoute("/inbox/approvals", approvals.approvals),
-        PageRoute("/inbox/approvals/{approval}/revoke", approvals.revoke, "POST"),
+        PageRoute("/inbox/approvals", inbox.approvals),
+        PageRoute("/inbox/approvals/{approval}/revoke", inbox.revoke, "POST"),
         PageRoute(wait, inbox.wait),
         PageRoute(f"{wait}/held", inbox.held),
         PageRoute(f"{wait}/decision", inbox.decide, "POST"),

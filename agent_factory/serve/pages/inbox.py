@@ -1,8 +1,11 @@
-"""Inbox: what threads wait for, and the forms by which people decide."""
+"""Inbox: waits, the forms by which people decide about one or several, and standing approvals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -10,22 +13,27 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from agent_factory.review import ReviewError
+from agent_factory.errors import AgentFactoryError, ArgumentError
+from agent_factory.factory import topology_of
+from agent_factory.guarantees import undecided_calls
+from agent_factory.review import ReviewError, policy_table
 from agent_factory.serve.body import number
 from agent_factory.serve.errors import status_of
-from agent_factory.serve.pages.conversation import entries_of
+from agent_factory.serve.pages.conversation import entries_of, in_one_line
 from agent_factory.serve.pages.forms import Field, FormError, has_args, read_args
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import Pages, is_partial, page
 from agent_factory.serve.pages.verdicts import AUDIT, deeds_of, verdicts
 from agent_factory.serve.pages.waits import (
+    ShownWait,
     decide,
     found_waits,
     held_with,
     refusal_of,
     schema_of,
     shown_wait,
+    shown_waits,
 )
 from agent_factory.service import AlreadyDecided, ClaimedByOther, Wait
 
@@ -36,6 +44,7 @@ ENTRIES = 200
 """Entries of the audit on a page."""
 
 DECISIONS = ("approve", "edit", "reject", "respond")
+BULK_DECISIONS = ("approve", "reject")
 
 
 class InboxPages(Pages):
@@ -192,6 +201,109 @@ class InboxPages(Pages):
         values: Any = {"deeds": deeds, "titles": titles, "older": older, "before": before}
         return page(request, "audit.html", **filters, **values)
 
+    # Several waits
+
+    def confirm(self, request: Request) -> Response:
+        """`GET /inbox/decisions`: the calls that were chosen, and nothing decided yet."""
+        kind = _bulk_kind(request.query_params.get("decision"))
+        ids = request.query_params.getlist("wait")
+        waits = self._chosen(request, ids)
+        name = request.state.principal.name
+        obstacles = [(wait, wait.obstacle(kind, name)) for wait in waits]
+        calls = [wait for wait, obstacle in obstacles if not obstacle]
+        return page(
+            request,
+            "decisions.html",
+            kind=kind,
+            calls=calls,
+            others=[(wait, obstacle) for wait, obstacle in obstacles if obstacle],
+            counted=counted(wait.wait.tool for wait in calls),
+        )
+
+    def decide_each(self, request: Request) -> Response:
+        """`POST /inbox/decisions`: decide about each on its own, and say what has happened."""
+        form = request.state.form
+        kind = _bulk_kind(form.get("decision"))
+        ids, digests = ([str(value) for value in form.getlist(n)] for n in ("wait", "digest"))
+        # A call that was edited since the page was loaded must not be decided about unseen.
+        if len(ids) != len(digests):
+            raise HTTPException(422, "Each wait needs the digest of the call that was shown.")
+        message = str(form.get("message", "")).strip() or None
+        results = []
+        for item, digest in zip(self._chosen(request, ids), digests, strict=True):
+            options = {"message": message, "digest": digest}
+            try:
+                decide(self._service, request, item.wait.id, kind, options)
+            # Each on its own: one that somebody else has decided stops none of the others.
+            except AgentFactoryError as error:
+                results.append((item, str(error)))
+            else:
+                results.append((item, ""))
+        values = found_waits(self._service, request)
+        return page(request, "inbox.html", report={"kind": kind, "results": results}, **values)
+
+    def _chosen(self, request: Request, ids: list[str]) -> list[ShownWait]:
+        if not ids:
+            raise HTTPException(422, "Choose at least one call.")
+        inbox = self._service.inbox(request.state.principal.tenant)
+        waits = shown_waits(self._service, [inbox.get(id) for id in ids], request)
+        return [replace(item, held=held_with(self._service, item.wait)) for item in waits]
+
+    # Approvals
+
+    def approvals(self, request: Request) -> Response:
+        """`GET /inbox/approvals`: standing approvals, and a way to end each."""
+        tenant, inactive = request.state.principal.tenant, request.query_params.get("ended") == "1"
+        approvals = self._service.approvals(tenant=tenant, active=not inactive)
+        # An approval may hold in all threads, and its thread may be deleted.
+        ids = {approval.thread for approval in approvals if approval.thread}
+        threads = self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids) or 1)
+        return page(
+            request,
+            "approvals.html",
+            approvals=[(each, in_one_line(each.args), asdict(each)) for each in approvals],
+            titles={thread.id: thread.title for thread in threads},
+            ended=inactive,
+        )
+
+    def revoke(self, request: Request) -> Response:
+        """`POST /inbox/approvals/{approval}/revoke`."""
+        principal, approval = request.state.principal, request.path_params["approval"]
+        self._service.revoke(approval, by=principal.name, tenant=principal.tenant)
+        return RedirectResponse("/inbox/approvals", status_code=303)
+
+    def policy(self, request: Request) -> Response:
+        """`GET /studio/agents/{agent}/policy`: what happens to the calls of each tool."""
+        name = request.path_params["agent"]
+        if (agent := self._service.agents.get(name)) is None:
+            raise HTTPException(404, f"There is no agent {name!r}.")
+        content: dict[str, Any] = {"rows": [], "guards": (), "undecided": ()}
+        with suppress(ArgumentError):  # another library has built it
+            plan = topology_of(agent)
+            content = {"rows": policy_table(agent), "guards": plan.guards}
+            content["undecided"] = undecided_calls(plan)
+        return page(request, "policy.html", name=name, **content)
+
     def _wait(self, request: Request) -> Wait:
         tenant = request.state.principal.tenant
         return self._service.inbox(tenant).get(request.path_params["wait"])
+
+
+def counted(tools: Iterable[str]) -> str:
+    """Count calls by their tools, in words.
+
+    >>> counted(["refund", "mail", "refund"])
+    '2 calls of refund, 1 of mail'
+    """
+    parts = [f"{number} of {tool}" for tool, number in Counter(tools).items()]
+    if parts:
+        number, _, rest = parts[0].partition(" ")
+        parts[0] = f"{number} {'call' if number == '1' else 'calls'} {rest}"
+    return ", ".join(parts)
+
+
+def _bulk_kind(value: object) -> str:
+    """The decision about several waits."""
+    if value not in BULK_DECISIONS:
+        raise HTTPException(422, f"decision must be {' or '.join(BULK_DECISIONS)}.")
+    return str(value)

@@ -14,7 +14,6 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
-from agent_factory.serve.pages.activity import activity_of
 from agent_factory.serve.pages.attachments import accepted_types, message_of
 from agent_factory.serve.pages.chat import chat_of
 from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
@@ -35,7 +34,7 @@ from agent_factory.serve.pages.live import (
 )
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import Pages, is_partial, page
-from agent_factory.serve.pages.thread_rows import thread_rows
+from agent_factory.serve.pages.thread_rows import activity_of, thread_rows
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
 from agent_factory.service import ThreadInfo, can_be_steered

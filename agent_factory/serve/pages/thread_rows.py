@@ -70,6 +70,24 @@ def decider_of(wait: Wait) -> str:
     return people or _NOBODY.get(wait.kind, "a decision")
 
 
+def activity_of(info: ThreadInfo, waits: Sequence[Wait]) -> str:
+    """What a thread does now, such as "waiting for ann"; "" if it does nothing.
+
+    While it runs, the page gets the rest from the events of the run.
+
+    Args:
+        info: The thread.
+        waits: What it waits for.
+    """
+    if info.status in ("queued", "running"):
+        return "queued" if info.status == "queued" else "thinking"
+    if info.status != "waiting" or not waits:
+        return ""
+    # A dict and no set: it keeps the order of the waits.
+    people = dict.fromkeys(map(decider_of, waits))
+    return f"waiting for {', '.join(people)}"
+
+
 def thread_rows(service: Service, threads: Sequence[ThreadInfo], tenant: str) -> list[ThreadRow]:
     """Threads as a list shows them, with two queries for all of them."""
     ids = [thread.id for thread in threads]
