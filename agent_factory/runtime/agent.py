@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partialmethod
 from operator import attrgetter
 from typing import Any
 
@@ -323,34 +324,31 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
     # A run inside of them
 
     def _stream(
-        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
-    ) -> Iterator[Any]:
-        """Run, without the layers around a run, and yield events."""
-        config, event_stream = self._watch(input, config, options)
+        self,
+        input: Any,
+        config: RunnableConfig | None,
+        options: dict[str, Any],
+        *,
+        asynchronous: bool = False,
+    ) -> Any:
+        """Run, without the layers around a run, and yield events, synchronously or not."""
+        config, event_stream = self._watch(input, config, options, asynchronous=asynchronous)
+        stream: Any = super().astream if asynchronous else super().stream
+        stored: Any = self._astream_stored if asynchronous else self._stream_stored
         if not self.has_thread(config):
-            parts = _explained(super().stream(input, config, **options))
+            explained: Any = _aexplained if asynchronous else _explained
+            parts = explained(stream(input, config, **options))
         elif check := self._to_check(input, config):
-            parts = self._stream_stored(input, *check, options)
+            parts = stored(input, *check, options)
         elif self.checkpointer or SAVER in (config or {}).get("configurable", ()):
-            parts = self._stream_stored(input, None, None, config, options)
+            parts = stored(input, None, None, config, options)
         else:
-            parts = super().stream(input, config, **options)
-        return parts if event_stream is None else event_stream.read(parts)
+            parts = stream(input, config, **options)
+        if event_stream is None:
+            return parts
+        return event_stream.aread(parts) if asynchronous else event_stream.read(parts)
 
-    def _astream(
-        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
-    ) -> AsyncIterator[Any]:
-        """Run, without the layers around a run, and yield events, asynchronously."""
-        config, event_stream = self._watch(input, config, options, asynchronous=True)
-        if not self.has_thread(config):
-            parts = _aexplained(super().astream(input, config, **options))
-        elif check := self._to_check(input, config):
-            parts = self._astream_stored(input, *check, options)
-        elif self.checkpointer or SAVER in (config or {}).get("configurable", ()):
-            parts = self._astream_stored(input, None, None, config, options)
-        else:
-            parts = super().astream(input, config, **options)
-        return parts if event_stream is None else event_stream.aread(parts)
+    _astream = partialmethod(_stream, asynchronous=True)
 
     def _stream_stored(
         self,
