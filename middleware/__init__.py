@@ -2,7 +2,7 @@
 
 >>> from agent_factory.middleware import AgentMiddleware, ModelCallLimitMiddleware
 
-Names are loaded when they are first used, as those of agent_factory are.
+Names are loaded at their first use, like the names of agent_factory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if __name__ != "agent_factory.middleware":  # e.g. ``import middleware`` from th
         "this folder is the package agent_factory.middleware; import it by that name", name=__name__
     )
 
-# ruff: noqa: F403  # Only type checkers read these imports; the modules say what they export.
+# ruff: noqa: F403  # Only type checkers read these imports; the modules list their exports.
 from typing import TYPE_CHECKING
 
 from agent_factory import HOMES, lazy_names
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from .tool_selection import ToolSelectionError as ToolSelectionError
     from .types import *
 
-# By module: each is imported when a name of it is first used.
+# By module: each is imported at the first use of a name.
 _HOME = {
-    "agent_factory": (  # what a middleware is written with
+    "agent_factory": (  # the names for writing a middleware
         f"{HOMES['agent_factory.types']} {HOMES['agent_factory.hooks.decorators']} "
         "AgentMiddleware Runtime ToolCallRequest TracePolicy configure_trace_policy hook_config "
         "omit_payload"

@@ -1,7 +1,7 @@
-"""Ask a model again whose answer is empty, cut off or unreadable.
+"""Ask a model again after an answer that is empty, cut off or unreadable.
 
-The middleware is a layer: the failed answer never reaches the thread, and no call of it runs. Apart
-from an answer without content, only a sign that the provider gives counts.
+The middleware is a layer: the failed answer never reaches the thread, and none of its calls runs.
+Apart from an answer without content, only a sign of the provider counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["AnswerGuardMiddleware", "UnusableAnswerError"]
 _SOURCE = "answer_guard"
 
 _ANSWER_KEYS = ("audio", "tool_outputs")
-"""Keys of `additional_kwargs` under which OpenAI's integration keeps answers that are not text."""
+"""Keys of `additional_kwargs` with answers other than text, in OpenAI's integration."""
 
 
 class UnusableAnswerError(TurnError):
@@ -64,7 +64,7 @@ class _Fault:
     reason: str
 
     def remark(self, message: AIMessage) -> str:
-        """Remark that the model reads when it is asked again."""
+        """Remark for the model in the next request."""
         calls = [*message.tool_calls, *message.invalid_tool_calls]
         if self.kind == "empty":
             return "[Your last answer was empty. Give your answer in text, or call a tool.]"
@@ -82,7 +82,7 @@ class _Fault:
         return f"[{cut}. Answer again, in at most half the length.]"
 
     def note(self, times: int) -> str:
-        """Note that the user reads if no answer was usable."""
+        """Note for the user if no answer was usable."""
         if self.kind == "cut":
             return "[The answer was cut off at the limit of output tokens.]"
         what = "gave no answer" if self.kind == "empty" else "made a call that could not be read"
@@ -91,33 +91,33 @@ class _Fault:
 
 
 class AnswerGuardMiddleware(PayloadFree[AgentState]):
-    """Asks the model again if its answer is empty, cut off or unreadable.
+    """Asks the model again after an answer that is empty, cut off or unreadable.
 
-    - *Empty* is an answer without text, calls and other content. Models give one after tool
+    - *Empty* is an answer without text, calls and other content. Models answer so after tool
       results, and reasoning models when they only think.
-    - *Cut* is an answer that its provider marks as ended at a limit of tokens: `finish_reason`
-      "length", `stop_reason` "max_tokens" and the like. None of its calls runs, also not one that
-      looks complete: integrations complete the JSON of a call that was cut.
-    - *Malformed* is a call that its provider could not read: `MALFORMED_FUNCTION_CALL` and the
+    - *Cut* is an answer with the provider's mark of an end at a limit of tokens: `finish_reason`
+      "length", `stop_reason` "max_tokens" and the like. None of its calls runs, not even a call
+      that looks complete: integrations complete the JSON of a cut call.
+    - *Malformed* is a call that the provider could not read: `MALFORMED_FUNCTION_CALL` and the
       like.
 
-    The model gets the same request, with a remark that says what was wrong. Neither the failed
-    answer nor the remark enters the thread. The `response_metadata["failed_answers"]` of the answer
-    lists each failed one: `fault`, `reason` and `usage_metadata`, because the tokens were paid for.
+    The model gets the same request, with a remark about the fault. Neither the failed answer nor
+    the remark enters the thread. The `response_metadata["failed_answers"]` of the answer lists all
+    failed answers: `fault`, `reason` and `usage_metadata`, because the tokens were paid for.
 
     Refusals are left to `ModelRefusalMiddleware`, and exceptions to `ModelRetryMiddleware`. If an
-    answer fails while it streams, its tokens have been streamed already. Those of the next one
-    follow under another message id.
+    answer fails while it streams, its tokens have been streamed already. The tokens of the next
+    answer follow under another message id.
 
     Args:
-        max_retries: Answers that are asked for after the first; with 0 no call of a cut answer
-            runs, and `on_failure` follows at once.
-        on_cut: What a cut text leads to. "shorten": the model is asked for a shorter answer.
-            "continue": it is asked to go on where the text ended, and the parts are joined. A cut
-            call and a structured answer are always asked for again.
-        on_failure: What follows if no answer is usable. "answer": the run ends with the longest
-            text there is and a note of what is wrong, without calls. "error": UnusableAnswerError
-            is raised.
+        max_retries: Requests for an answer after the first; with 0 no call of a cut answer runs,
+            and `on_failure` follows at once.
+        on_cut: The consequence of a cut text. "shorten": the model is asked for a shorter answer.
+            "continue": the model is asked to go on where the text ended, and the parts are joined.
+            A cut call and a structured answer are always requested again.
+        on_failure: The consequence if no answer is usable. "answer": the run ends with the longest
+            text so far and a note about the fault, without calls. "error": UnusableAnswerError is
+            raised.
         keep_failed: Whether `failed_answers` also holds the `text` and the `tool_calls` of each
             failed answer.
         name: The name of this instance, if a stack has several.
@@ -171,7 +171,7 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
                 # A layer further in may have added results of calls.
                 answers = [m for m in response.result if isinstance(m, AIMessage)]
                 if not answers:
-                    return response  # the engine says what is wrong with it
+                    return response  # the engine reports the fault
                 fault = _fault(message := answers[-1])
                 # A text that could be parsed is complete. A call need not be: see the class.
                 is_parsed = response.structured_response is not None and not message.tool_calls
@@ -185,7 +185,7 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
             longest = max(longest, text_so_far + message.text, key=len)
             if len(failed) > self.max_retries:
                 return self._ended(message, fault, longest, failed)
-            # Only a whole answer can be parsed, so a structured one is asked for again.
+            # Only a whole answer can be parsed, so a structured answer is requested again.
             may_continue = self.on_cut == "continue" and request.response_format is None
             has_calls = message.tool_calls or message.invalid_tool_calls
             continues = fault.kind == "cut" and may_continue and message.text and not has_calls
@@ -242,5 +242,5 @@ def _fault(message: AIMessage) -> _Fault | None:
     blocks = message.content if isinstance(message.content, list) else ()
     kinds = {block.get("type") for block in blocks if isinstance(block, dict)}
     if kinds - REASONING_BLOCKS - {"text"} or any(kwargs.get(key) for key in _ANSWER_KEYS):
-        return None  # a picture, a search that the provider made
+        return None  # a picture, or a search by the provider
     return _Fault("empty", "no text and no calls")

@@ -1,8 +1,8 @@
 """Replace old tool results by a placeholder when a conversation is large.
 
-The edit is made in a layer around the model, for the reasons that summarization has. The next
-prompt begins like this one, so that the provider's prompt cache serves it, and results are not
-cleared again in each turn.
+The edit is made in a layer around the model, as in summarization. The next prompt begins like the
+last prompt, so that the provider's prompt cache serves it, and results are not cleared again in
+each turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware", "Cont
 
 
 class ContextEdits(TypedDict):
-    """Changes that edits have made in the requests of a thread."""
+    """Changes by edits in the requests of a thread."""
 
     changed: list[Any]  # pairs: fields with their new values, and ids of the messages with them
     removed: list[str]  # ids of messages
@@ -55,7 +55,8 @@ class ContextEditingState(AgentState):
     """The state of an agent whose requests are edited.
 
     Attributes:
-        context_edits: What was changed, by the name of the middleware. It is kept with the thread.
+            context_edits: The changes, by the name of the middleware. They are kept with the
+                thread.
     """
 
     context_edits: NotRequired[Annotated[dict[str, ContextEdits], or_, PrivateStateAttr]]
@@ -73,8 +74,7 @@ class ContextEdit(Protocol):
         Change copies of messages (`message.model_copy(update=...)`), never the messages. A copy
         keeps its id, by which later requests are changed in the same way. A message that is left
         out is left out of later requests too. A message that the thread does not hold is sent in
-        this call only. If an edit makes the history invalid, it is repaired before the model sees
-        it.
+        this call only. An invalid history is repaired before the model sees it.
 
         Args:
             messages: The conversation, in a list that may be changed.
@@ -82,7 +82,7 @@ class ContextEdit(Protocol):
                 the tool schemas.
 
         Returns:
-            The messages; None stands for the list that was passed, with its changes.
+            The messages; None stands for the passed list, with its changes.
         """
 
 
@@ -91,23 +91,23 @@ class ClearToolUsesEdit:
     """Replace the older tool results by a placeholder, in few and large steps.
 
     When the request is larger than the trigger, all older results are cleared at once. Then the
-    conversation stays unchanged until it reaches the trigger again. The steps follow from the
+    conversation stays unchanged until the next time above the trigger. The steps follow from the
     history alone, so a history that is sent again with all its results is cleared at the same
-    places.
+    positions.
 
-    Calls and results stay paired, and keep their ids, names, statuses and artifacts. Results that
-    the model has not read yet, those after its last message, always stay.
+    Calls and results stay paired, and keep their ids, names, statuses and artifacts. Results after
+    the model's last message, which the model has not read yet, always stay.
 
     Args:
         trigger: Tokens of the whole request, including system prompt and tool schemas, above which
             results are cleared. The default leaves half of a window of 200,000 for other things.
         clear_at_least: Tokens that must be freed, or nothing is cleared. Each edit makes the
-            provider read the prompt again from the first cleared result on. So once something is
-            cleared, a further edit frees at least a quarter of the trigger.
-        keep: How many of the newest results stay.
+            provider read the prompt again from the first cleared result on. So after the first
+            edit, a further edit frees at least a quarter of the trigger.
+        keep: The number of newest results that stay.
         clear_tool_inputs: Whether the arguments of the cleared calls are removed too.
         exclude_tools: Names of tools whose results stay.
-        placeholder: What the model reads instead of a result.
+        placeholder: The text for the model in place of a result.
 
     Raises:
         ValueError: A number is not a whole number of at least 0, or a name or the placeholder is
@@ -159,16 +159,17 @@ class ClearToolUsesEdit:
         least = later if cleared else self.clear_at_least
 
         def clearable(end: int) -> list[int]:
-            """Return the results that may be cleared before a call with the messages before it."""
+            """Return the results that may be cleared before a call with these earlier messages."""
             older = bisect_left(results, end) - self.keep
-            # A result that no answer follows was not read yet.
+            # A result without a later answer was not read yet.
             read = bisect_left(answers, end)
             if older <= 0 or not read:
                 return []
             return left[: bisect_left(left, min(results[older - 1] + 1, answers[read - 1]))]
 
         # Each call so far is decided once more, in order: a history that is sent again, without the
-        # marks of cleared results, is cleared at the same places. What is before a mark is settled.
+        # marks of cleared results, is cleared at the same positions. Messages before a mark are
+        # settled.
         ends = [i for i in (*answers, len(messages)) if i > max(cleared, default=-1)]
         ends = list(filter(clearable, ends))
         while ends:
@@ -179,7 +180,7 @@ class ClearToolUsesEdit:
                 if not (old := clearable(end)):
                     continue
                 start = min([old[0], *(calls[i][0] for i in old if i in calls)])
-                # What is before the first message that changes counts the same on both sides.
+                # Messages before the first change count the same on both sides.
                 shorter = messages[start:end]
                 for index in old:
                     result = cast(ToolMessage, messages[index])
@@ -200,34 +201,34 @@ class ClearToolUsesEdit:
 class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
     """Make a large conversation smaller by rules, without a call of a model.
 
-    The thread keeps every message: an edit is made in the request. What it changed is stored with
-    the model's answer and changed in the same way in later requests. A failed call changes nothing.
-    If the agent has a tool that brings messages back (ToolResultOffloadMiddleware), the placeholder
-    of a cleared result says how.
+    The thread keeps every message: an edit is made in the request. The changes are stored with the
+    model's answer, and made again in later requests. A failed call changes nothing. If the agent
+    has a tool that brings messages back (ToolResultOffloadMiddleware), the placeholder of a cleared
+    result names the call.
 
-    If the model raises ContextOverflowError, `ClearToolUsesEdit` clears whatever it may, below its
-    trigger too, and the model is called once more.
+    If the model raises ContextOverflowError, `ClearToolUsesEdit` clears all results it may, below
+    its trigger too, and the model is called once more.
 
     Put it before (outside) summarization, so that a summary is made only if clearing was not
     enough, and after (inside) layers that set the prompt and the tools, so that they are counted.
 
     Args:
-        edits: The edits, in this order; each `ContextEdit` gets the messages that the one before
-            it returned. None: one `ClearToolUsesEdit` with its defaults.
+        edits: The edits, in this order; each `ContextEdit` gets the result of the edit before.
+            None: one `ClearToolUsesEdit` with its defaults.
         token_count_method: "approximate" counts four characters (3.3 for Claude) as a token and
             costs almost nothing; "model" calls `get_num_tokens_from_messages` of the model, which
             may be slow or need a package.
         token_counter: Counts the tokens of a list of messages; replaces both methods.
         keep_thread: Whether the thread keeps every message. False: edits are made in the thread
-            too, which makes it smaller.
+            too, which makes the thread smaller.
         name: Distinguishes several instances.
 
     Raises:
-        ValueError: `edits` is empty, `token_count_method` is unknown, or it is "model" and a
-            counter is given.
-        TypeError: An edit has no `apply`, or the counter is not a function; the state schema of a
-            subclass does not extend `ContextEditingState`. At run time: an edit returned something
-            else than messages.
+            ValueError: `edits` is empty, `token_count_method` is unknown, or "model" with a
+                counter.
+            TypeError: An edit has no `apply`, or the counter is not a function; the state schema of
+                a subclass does not extend `ContextEditingState`. At run time: an edit returned
+                something else than messages.
 
     >>> middleware = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=30_000)])
     >>> middleware.edits[0].trigger
@@ -281,17 +282,17 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
             self.ordering = replace(type(self).ordering, reads=(), writes=("thread",))
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Call the model with the edited conversation, and store what was edited."""
+        """Call the model with the edited conversation, and store the edits."""
         state: Any = request.state
         last_edits: ContextEdits | None = (state.get("context_edits") or {}).get(self.name)
-        original = with_summaries(request)  # what is summarized need not be cleared
+        original = with_summaries(request)  # summarized results need not be cleared
         earlier = edited_again(original, last_edits) if last_edits else original
         messages = self._edited(request, earlier)
         overflow_edits: dict[str | None, AnyMessage] = {}
 
         def free(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
-            """Clear what may be cleared, whatever the triggers are."""
-            # A flow, as the steps of other layers are, though it yields nothing.
+            """Clear all results that may be cleared, whatever the triggers."""
+            # A flow without effects, like the steps of other layers.
             yield from ()
             cleared_results = self._all_cleared(inner)
             if not cleared_results:
@@ -325,7 +326,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         return with_update(request, response, update)
 
     def _tool(self, request: ModelRequest[Any]) -> str | None:
-        """The name of the tool that brings cleared results back, if they can come back."""
+        """The name of the tool that brings cleared results back, if there is one."""
         return recall_tool(request.tools) if self.keep_thread else None
 
     def _count(self, request: ModelRequest[Any]) -> Callable[[Sequence[AnyMessage]], int]:
@@ -360,7 +361,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         return messages
 
     def _all_cleared(self, request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
-        """By their ids, the messages that can be cleared; the newest results only if no other."""
+        """By their ids, the messages that can be cleared; the newest results only in need."""
         count_tokens = self._count(request)
         changed: dict[str | None, AnyMessage] = {}
         for keeps_newest in (True, False):
@@ -388,7 +389,7 @@ def _is_cleared_result(message: AnyMessage) -> bool:
 
 
 def with_hints(messages: list[AnyMessage], tool: str | None) -> list[AnyMessage]:
-    """The messages with the call of a tool that brings it back in each cleared result."""
+    """The messages, with the call that brings a result back in each cleared result."""
     if tool is None or not any(map(_is_cleared_result, messages)):
         return messages
     return [
@@ -402,19 +403,19 @@ def with_hints(messages: list[AnyMessage], tool: str | None) -> list[AnyMessage]
 def recorded_edits(
     before: dict[str | None, AnyMessage], changed: Sequence[AnyMessage], removed_ids: list[str]
 ) -> ContextEdits:
-    """Return what has to be stored to make the same edits again."""
+    """Return the record by which later requests get the same edits."""
     groups: dict[str, tuple[dict[str, object], list[str]]] = {}
     for message in changed:
         old = before[message.id]
         names = type(message).model_fields.keys()
         fields = {n: v for n in names if (v := getattr(message, n)) != getattr(old, n, None)}
-        # Most cleared results differ from what they were in the same way.
+        # Most cleared results differ from their originals in the same way.
         groups.setdefault(repr(fields), (fields, []))[1].append(str(message.id))
     return ContextEdits(changed=[list(group) for group in groups.values()], removed=removed_ids)
 
 
 def edited_again(messages: list[AnyMessage], edits: ContextEdits) -> list[AnyMessage]:
-    """The messages with edits that were made in an earlier request."""
+    """The messages with the edits of an earlier request."""
     fields = {id_: changed for changed, ids in edits["changed"] for id_ in ids}
     removed_ids = set(edits["removed"])
     return [

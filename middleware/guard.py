@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_ANSWER", "GuardMiddleware", "GuardState"]
 
 DEFAULT_ANSWER: Final = "I cannot help with that."
-"""What the user reads in place of an answer."""
+"""The text for the user in place of an answer."""
 
 _SOURCE = "guard"
 
@@ -65,7 +65,7 @@ _READS = {
     "call": ("tool_calls",),
     "result": ("tool_results",),
 }
-"""What is read of a conversation, by what is checked."""
+"""The part of a conversation to read, by the kind of the check."""
 
 CheckFunction = Callable[[Any], str | None] | Callable[[Any], Awaitable[str | None]]
 
@@ -83,16 +83,16 @@ class GuardState(AgentState):
 class GuardMiddleware(PayloadFree[AgentState]):
     """Checks messages, answers, tool calls or results, and stops them if the check objects.
 
-    The check is a function that returns None, or the reason of its objection; or a model that is
-    asked for one. It gets, by `on`:
+    The check is a function that returns None, or the reason of an objection; or a model that gives
+    one. Its argument, by `on`:
 
     - "messages": a list of the unchecked messages, in any position. Answers of
-      the model are not among them, unless somebody else has sent or changed them.
+      the model are not in the list, unless somebody else has sent or changed them.
     - "answer": the model's answer, an AIMessage, with its tool calls.
     - "call": a tool call, a dict with `name`, `args` and `id`.
-    - "result": the result of a tool call, a ToolMessage, and each other message that a tool writes;
-      of a background tool, the message with the result, and its progress. All other results are
-      checked before the model reads them.
+    - "result": the result of a tool call, a ToolMessage, and each other message of a tool; for a
+      background tool, the message with the result, and its progress. All other results are checked
+      before the model reads them.
 
     With `when="beside"`, messages and calls are checked while the model or the tool works. Nothing
     leaves before the check has decided: no token is streamed, no tool call of the answer starts,
@@ -100,16 +100,16 @@ class GuardMiddleware(PayloadFree[AgentState]):
     run, in a sync run at its next token or its end. With `when="before"` the call begins after the
     check. Answers are always checked before they leave, and results before they enter the thread.
 
-    A tool that is checked while it works may have had its effect, so check only tools without
-    effects in this way. The events and streams of a tool itself are never held back.
+    A tool that works during the check may have had its effect, so check only tools without effects
+    in this way. The events and streams of a tool itself are never held back.
 
     After an objection to messages or an answer, the run ends with `answer`. Its `response_metadata`
     has the `reason`, and the usage of discarded answers in `failed_answers`. The messages stay
     in the thread, and each later request has a notice in their place. After an objection to a call
     or a result, the model reads an error with the reason, and the thread has it, too.
 
-    It fails closed: a check that raises, takes too long, or returns anything else than None or a
-    reason, objects.
+    The guard fails closed: a check that raises, takes too long, or returns anything else than None
+    or a reason, objects.
 
     Args:
         check: A plain or an async function of the checked value; or a chat model, "provider:name"
@@ -190,7 +190,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
         is_judge = isinstance(self._check.source, ContentJudge)
         self._action: Literal["judge", "check"] = "judge" if is_judge else "check"
         retries = ("ModelRetryMiddleware", "ModelFallbackMiddleware", "ToolRetryMiddleware")
-        # What they make a result is checked in time, but would be streamed before.
+        # Their result is checked in time, but would be streamed before.
         makers = ("ToolErrorMiddleware", "LLMToolEmulator") if on == "result" else ()
         sent = _READS[on] if is_judge else ()
         self.ordering = Ordering((*retries, *makers), reads=_READS[on], sends_to_model=sent)
@@ -198,16 +198,16 @@ class GuardMiddleware(PayloadFree[AgentState]):
 
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
-        """Its decisions about calls before they run, as the plan shows them."""
+        """The guard's decisions about calls before they run, as the plan shows them."""
         if self.on != "call" or self.when == "beside":
             return ()
         # Sorted: the order of strings in a set differs from process to process.
         names = ("*",) if self.tool_names is None else sorted(self.tool_names)
-        # A check while the tool works is left out: its decision is too late for the effect.
+        # A check during the work of the tool is left out: its decision is too late for the effect.
         return [ToolGuard(name, self._action) for name in names]
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Ask the model, if the check objects neither to its messages nor to the answer."""
+        """Ask the model, if the check objects neither to the messages nor to the answer."""
         if self.on == "answer":
             return (yield from self._answered(request))
         covered = self._covered(request.messages)
@@ -219,7 +219,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
                     set_reason(f"objected: {objection}")
                 check.settle([message], objection)
             return check.noted((yield check.allowed()))
-        # One gate for each call: parallel runs of the agent share the middleware.
+        # A gate for each call: parallel runs of the agent share the middleware.
         new, objection, gate = check.unchecked, check.objection, _Gate()
         response: ModelResponse | None = None
         if objection is None and new:
@@ -271,7 +271,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
         for index, message in enumerate(messages):
             if (tool := result_tool(message)) is None:
                 continue
-            # A result may have another name than its call, or none.
+            # A result may have another name than its call, or no name.
             names = {tool, calls[index][1]["name"] if index in calls else ""} - {""}
             if self.tool_names is None or not names or names & self.tool_names:
                 covered.append(message)
@@ -289,7 +289,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
             raise _Objection(objection)
 
     def _answered(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
-        """Ask the model for an answer that leaves when it is checked."""
+        """Ask the model for an answer that leaves after its check."""
         inspection = _Inspection(self._check, self._text)
         try:
             flow = partial(stream_through, flow=inspection.checked)
@@ -306,7 +306,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
         if inspection.objection is None:
             return response
         ended = self._ended(inspection.objection, inspection.messages)
-        # It has streamed under the id of the answer in whose place it is.
+        # The replaced answer has streamed under the id.
         ended.result[0].id = next((message.id for message in answers), None)
         return ended
 
@@ -315,7 +315,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
         set_reason(f"objected: {reason}")
         metadata: dict[str, Any] = {"reason": reason}
         if thrown_away:
-            # The tokens were paid for. Of chunks, mostly the last one names them.
+            # The tokens were paid for. Mostly the last chunk names them.
             usage = reduce(add_usage, filter(None, (m.usage_metadata for m in thrown_away)), None)
             record = {"fault": "blocked", "reason": reason, "usage_metadata": usage}
             metadata["failed_answers"] = [record]
@@ -334,7 +334,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
 
 
 class _Objection(Exception):
-    """The check has objected, so the call ends. Its text is the reason."""
+    """The check has objected, so the call ends. The text is the reason."""
 
 
 class _Gate:
@@ -343,7 +343,7 @@ class _Gate:
     def __init__(self) -> None:
         self._decision: Future[str | None] = Future()
         self.messages: list[AIMessage] = []
-        """What the model has answered until then."""
+        """The model's answer so far."""
 
     def settle(self, objection: str | None) -> None:
         if not self._decision.done():
@@ -358,12 +358,12 @@ class _Gate:
                 yield from self._released(held)
             else:
                 self.messages.append(message)
-        # As an effect of the flow, so that an async run does not block its event loop.
+        # As an effect of the flow, so that an async run does not block the event loop.
         yield Invoke(self, None)
         yield from self._released(held)
 
     def _released(self, held: list[AIMessage]) -> Flow[None]:
-        # A thread cannot be cancelled, so the call ends itself, as a task that is cancelled.
+        # A thread cannot be cancelled, so the call ends itself, like a cancelled task.
         if self._decision.result() is not None:
             raise asyncio.CancelledError("The check has objected.")
         yield from held
@@ -378,7 +378,7 @@ class _Gate:
 
 
 class _Inspection:
-    """Holds an answer back until the check decides, and replaces it after an objection."""
+    """Holds an answer back until the check decides, and replaces the answer after an objection."""
 
     def __init__(self, check: _Check, text: Callable[[str], str]) -> None:
         self._check, self._text = check, text
@@ -393,7 +393,7 @@ class _Inspection:
         self.messages += held
         if not held:  # LangChain raises an error for an answer without chunks
             return
-        # Whole answers are not chunks, and chunks add up: the check gets one message in both cases.
+        # Whole answers are not chunks, and chunks add up: the check always gets one message.
         chunks = [message for message in held if isinstance(message, AIMessageChunk)]
         whole = add_ai_message_chunks(*chunks) if chunks else held[0]
         self.objection = yield Invoke(self._check, whole)
@@ -407,7 +407,7 @@ class _Inspection:
 
 
 class _Check:
-    """A check in the form that `Invoke` takes: the reason of its objection, or None."""
+    """A check in the form that `Invoke` takes: the reason of an objection, or None."""
 
     def __init__(self, source: Any, timeout: float | None) -> None:
         self.source, self._timeout = source, timeout
@@ -456,7 +456,7 @@ def _content_key(answer: AIMessage) -> str:
 
 
 def _job_tool(request: ToolCallRequest) -> str:
-    """Return the tool of the background job that a call names; an empty string without one."""
+    """Return the tool of the background job in a call; an empty string without one."""
     jobs: Any = request.state.get("background_jobs") or {}
     job = jobs.get(str(request.tool_call["args"].get("id"))) or {}
     return str(job.get("tool", ""))

@@ -1,7 +1,7 @@
 """Keep the model calls of a middleware out of the messages of the event protocol.
 
-Model calls that hooks and layers make are not streamed here in any case. A call of a tool is: mark
-it, and declare `transformers = (InternalCallTransformer,)` on the middleware that brings the tool.
+Model calls of hooks and layers are not streamed here in any case. A model call of a tool is: mark
+the call, and declare `transformers = (InternalCallTransformer,)` on the middleware of the tool.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["INTERNAL_CALL_METADATA_KEY", "InternalCallTransformer", "internal_ca
 INTERNAL_CALL_METADATA_KEY = "lc_internal_call"
 """The key of the mark in the metadata of a model call."""
 
-# Of this process: a caller's metadata is that of all its model calls, and must not hide them.
+# Of this process: a caller's metadata are those of all its model calls, and must not hide them.
 _MARK = uuid4().hex
 
 
@@ -34,11 +34,11 @@ def internal_call_metadata() -> dict[str, Any]:
 class InternalCallTransformer(StreamTransformer):
     """Keeps marked model calls out of `run.messages` and out of the events of the protocol "v3".
 
-    It changes events of one namespace. Streams of the mode "messages" are not changed: a
-    call with the tag "nostream" is in neither.
+    The transformer changes events of one namespace. Streams of the mode "messages" are not changed:
+    a call with the tag "nostream" is in neither.
 
     Args:
-        scope: The namespace of the graph whose events it sees.
+        scope: The namespace of the graph.
 
     >>> from agent_factory import AgentMiddleware
     >>> class Quiet(AgentMiddleware):
@@ -60,8 +60,8 @@ class InternalCallTransformer(StreamTransformer):
         payload, metadata = params["data"]
         if (metadata or {}).get(INTERNAL_CALL_METADATA_KEY) != _MARK:
             return True
-        # langgraph 1.2 hands a suppressed event to its other transformers. It takes all events of a
-        # run that begins in the role of a tool for a result, which is not one of `run.messages`.
+        # langgraph 1.2 hands a suppressed event to other transformers. LangGraph takes all events
+        # of a run in the role of a tool for a result, which is not in `run.messages`.
         if isinstance(payload, BaseMessage):
             payload = {}
         elif payload.get("event") == "message-start":

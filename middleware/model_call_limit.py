@@ -176,7 +176,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
                 response = yield from request_final_answer(request, last_because)
             else:
                 response = yield request
-        # A layer may call inward in a thread that knows nothing of the node.
+        # A layer may call inward in a thread without knowledge of the node.
         return response if is_kept else ExtendedModelResponse(response, Command(update=update))
 
     def _final_message(self, thread: int, run: int) -> AIMessage | None:

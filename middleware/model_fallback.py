@@ -40,24 +40,24 @@ Handle = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], b
 """The exceptions after which another model is asked: types, or a predicate."""
 
 _MODEL_SPECIFIC = ("AF306", "AF347", "AF355")
-"""Codes of this library's errors that depend on the model: it cannot call tools, it refused, or no
-answer was usable. Any other error of this library would be raised for another model too."""
+"""Codes of this library's errors that depend on the model: no calls of tools, a refusal, or no
+usable answer. Any other error of this library would be raised for another model too."""
 
 
 class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
     """Asks other models, one after the other, if the call of a model raises an exception.
 
-    Each call begins with the agent's own model. If all models fail, the exception of the last one
-    that was called is raised, with a note for each model that says how it failed. Interrupts and
-    other control flow always propagate. So do errors of this library that another model would meet
-    too, such as a limit that is used up. If a layer further out can make a conversation smaller
-    that is too long (ContextOverflowError), it does so before another model is asked, unless
-    `handle` names that error.
+    Each call begins with the agent's own model. If all models fail, the exception of the last model
+    is raised, with a note for each model about its failure. Interrupts and other control flow
+    always propagate. So do errors of this library that another model would meet too, such as a
+    limit that is used up. If a layer further out can make a too long conversation smaller
+    (ContextOverflowError), this is done before another model is asked, unless `handle` names the
+    error.
 
-    A fallback of another provider receives the request without what only the first model's provider
-    understands; `portable_request` lists what is kept. Its answers are marked in
-    `response_metadata["lc_written_by"]`, so that its thoughts are sent back to it and to no other
-    model.
+    A fallback of another provider receives the request without the parts for the first model's
+    provider only; `portable_request` lists the kept parts. Its answers are marked in
+    `response_metadata["lc_written_by"]`, so that thoughts are sent back to their model and to no
+    other.
 
     If a model fails while it streams, its tokens have been streamed already. The tokens of the next
     model follow under another message id.
@@ -66,9 +66,9 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         first_model: The model to ask if the agent's model fails: a chat model or "provider:name".
             To give a model its own settings, pass a pair: `(model, {"temperature": 0})` replaces
             the settings of the request; `(model, function)` passes the request, with only the model
-            changed, to a function that returns the request to send. It may call
+            changed, to a function that returns the request to send. The function may call
             `portable_request`.
-        *additional_models: The models to ask after it, in this order.
+        *additional_models: The next models to ask, in this order.
         handle: The exceptions after which the next model is asked: a type, a tuple of types, or a
             function of the exception. Any other exception is raised at once.
         name: The name of this instance, if a stack has several.
@@ -117,7 +117,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         return [alternate.model for alternate in self._models]
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
-        """Ask the agent's model, then the others, until one answers."""
+        """Ask the agent's model, then the others, until a model answers."""
         failures: list[str] = []
         last: Exception | ModelResponse | None = None
         response: ModelResponse
@@ -132,7 +132,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
                     raise
                 last = error
                 continue
-            # A ModelRetryMiddleware further in answers in place of a model that failed.
+            # A ModelRetryMiddleware further in answers in place of a failed model.
             if "model_retry" in [m.additional_kwargs.get("lc_source") for m in response.result]:
                 failures.append(f"{model_label(model)}: {response.result[0].text}")
                 last = response
@@ -160,7 +160,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
 
 
 def _add_notes(error: Exception, failures: list[str]) -> None:
-    """Add a note to an exception for each model that failed, if there are several."""
+    """Add a note to an exception for each failed model, if there are several."""
     if len(failures) < 2:
         return
     for number, failure in enumerate(failures, start=1):

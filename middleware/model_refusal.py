@@ -1,8 +1,7 @@
 """Ask other models when a model refuses to answer.
 
 The middleware is a layer: the refused answer never reaches the thread, where it would make the next
-model refuse too. Only a sign that the provider gives counts as a refusal; the text is not guessed
-at.
+model refuse too. Only a sign of the provider counts as a refusal; the text is not interpreted.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
 class ModelRefusalError(TurnError, CoreRefusalError):
     """Every model refused to answer, and `on_refusal` is "error".
 
-    It is a `ModelRefusalError` of langchain-core, so whatever handles that one handles it.
+    The class derives from langchain-core's `ModelRefusalError`, so handlers of that error apply.
 
     Attributes:
         ai_message: The first refusal; `raw_message` is the same, as in langchain-core.
-        refusals: A dict for each model that refused: `model`, `reason` and `usage_metadata`.
+        refusals: A dict for each refusing model: `model`, `reason` and `usage_metadata`.
     """
 
     code = "AF347"
@@ -65,30 +64,31 @@ class ModelRefusalError(TurnError, CoreRefusalError):
 
 
 class ModelRefusalMiddleware(PayloadFree[AgentState]):
-    """Asks other models if one refuses to answer, or raises an error if there is no other.
+    """Asks other models after a refusal, or raises an error without other models.
 
-    An answer is a refusal if the provider marks it as one, see `refusal_of`, or if `is_refusal`
-    returns True for it. The next model receives the same request, without the refused answer. If it
-    answers, the thread holds only that answer. Its `response_metadata["refusals"]` lists each model
-    that refused before: `model`, `reason` and `usage_metadata`, because the tokens were paid for.
-    If all models refuse, the first refusal is the answer, without tool calls, and ends the run. It
-    also ends a run with a `response_format`: no model is asked again for a structured answer.
+    An answer is a refusal if the provider marks it so, see `refusal_of`, or if `is_refusal` returns
+    True. The next model receives the same request, without the refused answer. The thread holds
+    only the answer of a model that does not refuse. Its `response_metadata["refusals"]` lists each
+    model that refused before: `model`, `reason` and `usage_metadata`, because the tokens were paid
+    for. If all models refuse, the first refusal is the answer, without tool calls, and ends the
+    run. A refusal also ends a run with a `response_format`: no model is asked again for a
+    structured answer.
 
-    A model of another provider receives the request without what only the first model's provider
-    understands, as with `ModelFallbackMiddleware`. Of exceptions, only the `ModelRefusalError` of
+    A model of another provider receives the request without the parts for the first model's
+    provider only, as with `ModelFallbackMiddleware`. Of exceptions, only the `ModelRefusalError` of
     langchain-core counts as a refusal; any other propagates.
 
     If a model refuses while it streams, its tokens have been streamed already. The tokens of the
     next model follow under another message id.
 
     Args:
-        *models: The models to ask in turn: chat models, "provider:name" (made into a model when it
-            is first needed), or pairs of one and its own settings, as in
-            `ModelFallbackMiddleware`. Without any, a refusal raises ModelRefusalError.
-        is_refusal: A function of the answer that returns whether it is a refusal. It is called if
-            the provider gives no sign of one.
-        on_refusal: What follows if all models refuse. "keep", the default if there are models: the
-            first refusal is the answer. "error": ModelRefusalError is raised.
+        *models: The models to ask in turn: chat models, "provider:name" (made into a model at the
+            first need), or pairs of a model and its own settings, as in `ModelFallbackMiddleware`.
+            Without any, a refusal raises ModelRefusalError.
+        is_refusal: A function that returns True for an answer that is a refusal. Called if the
+            provider gives no sign of a refusal.
+        on_refusal: The consequence if all models refuse. "keep", the default if there are models:
+            the first refusal is the answer. "error": ModelRefusalError is raised.
         name: The name of this instance, if a stack has several.
 
     Raises:
@@ -136,7 +136,7 @@ class ModelRefusalMiddleware(PayloadFree[AgentState]):
         self.is_refusal, self.on_refusal = is_refusal, on_refusal
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
-        """Ask the agent's model, then the others, until one does not refuse."""
+        """Ask the agent's model, then the others, until a model does not refuse."""
         first: AIMessage | None = None
         refusals: list[dict[str, Any]] = []
         for model in (request.model, *self._models):
@@ -147,8 +147,8 @@ class ModelRefusalMiddleware(PayloadFree[AgentState]):
                 reason = self._refusal_reason(message)
                 if message is None or reason is None:
                     raise
-            # Integrations raise it where they read an answer, and another middleware of this kind
-            # further in does, too.
+            # Integrations raise the error where they read an answer, and so does another middleware
+            # of this kind further in.
             except CoreRefusalError as error:
                 raw = error.raw_message
                 message = raw if isinstance(raw, AIMessage) else AIMessage(str(error))
@@ -162,19 +162,19 @@ class ModelRefusalMiddleware(PayloadFree[AgentState]):
                 if message is None or reason is None:
                     response = mark_writer(response, request, model)
                     return _with_refusals(response, refusals) if refusals else response
-            # Without a usable answer, the user gets that of the agent's own model.
+            # Without a usable answer, the user gets the answer of the agent's own model.
             first = first or message
             refusals.append(_refusal(model, reason, message))
         assert first is not None  # the loop only ends after a refusal
         if self.on_refusal == "error":
             raise ModelRefusalError(first, refusals)
         if first.tool_calls or first.invalid_tool_calls:
-            # The calls that the refusal had begun must not run.
+            # The unfinished calls of the refusal must not run.
             first = without_calls(first, str(first.text))
         return _with_refusals(ModelResponse([first]), refusals)
 
     def _refusal_reason(self, message: AIMessage | None) -> str | None:
-        """Reason why a message counts as a refusal; None if it does not."""
+        """Reason why a message counts as a refusal; None for any other message."""
         if message is None:
             return None
         if (reason := refusal_of(message)) is not None:

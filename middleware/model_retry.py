@@ -1,7 +1,7 @@
 """Call a model again after a failure.
 
 The middleware is a layer: it adds no step to the graph, and nothing of a failed attempt reaches the
-thread. Updates of layers further in are kept only for the attempt that succeeded.
+thread. Updates of layers further in are kept only for the successful attempt.
 """
 
 from __future__ import annotations
@@ -20,40 +20,41 @@ __all__ = ["ModelRetryMiddleware", "default_retry_on"]
 class ModelRetryMiddleware(RetryMiddleware):
     """Calls the model again if a call raises, with growing waits.
 
-    What a failure leads to depends on the exception, and on `on_failure`:
+    The result of a failure depends on the exception, and on `on_failure`:
 
     | exception                         | "continue" (default)  | "error"                |
     |-----------------------------------|-----------------------|------------------------|
-    | `retry_on` does not cover it      | is raised at once     | is raised at once      |
-    | a later attempt succeeds          | that answer           | that answer            |
-    | the last attempt raises it        | a message about it    | is raised, with a note |
+    | not covered by `retry_on`         | is raised at once     | is raised at once      |
+    | a later attempt succeeds          | the later answer      | the later answer       |
+    | raised by the last attempt        | a message about it    | is raised, with a note |
 
-    The message about a failure ends the run. A program knows it by
+    The message about a failure ends the run. Programs recognize the message by
     `additional_kwargs["lc_source"] == "model_retry"` and by `response_metadata["failure"]`, which
     has the type of the exception as `error` and the number of `attempts`. With a `response_format`
     the message is not parsed as an answer, the model is not asked again, and `structured_response`
     is None.
 
-    By default, `default_retry_on` decides what is retried. An error that it leaves out is retried
+    By default, `default_retry_on` decides about retries. An error outside of the default is retried
     if `retry_on` names its class, which base classes such as `Exception` do not, or is a predicate.
     Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried.
 
-    If an attempt fails while it streams, its tokens have been streamed already. Those of the next
-    attempt follow under another message id.
+    If an attempt fails while it streams, its tokens have been streamed already. The tokens of the
+    next attempt follow under another message id.
 
     Args:
         max_retries: Attempts after the first; with 0, a failure only becomes `on_failure`.
-        retry_on: The exceptions that are retried: a type, a tuple of types, or a function of the
-            exception. Any other exception is raised at once.
-        on_failure: What the last failure leads to. "continue": an AIMessage that names it. "error":
+        retry_on: The exceptions to retry: a type, a tuple of types, or a function of the exception.
+            Any other exception is raised at once.
+        on_failure: The result of the last failure. "continue": an AIMessage with its name. "error":
             its exception, with a note of the attempts. A function of the exception: an AIMessage
-            with the text that it returns.
-        backoff_factor: How much longer each wait is than the one before; 0 keeps all waits the
+            with the function's text.
+        backoff_factor: How much longer each wait is than the wait before; 0 keeps all waits the
             same.
         initial_delay: The first wait in seconds.
         max_delay: The longest wait in seconds, jitter included. The default is a minute, because
-            providers limit calls per minute. A wait is at least as long as the provider asks for in
-            `Retry-After`. If it asks for more than `max_delay`, the model is not called again.
+            providers limit calls per minute. A wait is at least as long as the provider's
+            `Retry-After`. If the provider asks for more than `max_delay`, the model is not called
+            again.
         jitter: Draw each wait from between half of it and all of it, so that clients which failed
             together do not retry together.
         name: The name of this instance, if a stack has several.
@@ -85,7 +86,7 @@ class ModelRetryMiddleware(RetryMiddleware):
         super().__init__(max_retries, retry_on, on_failure, *waits, name)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
-        """Call the model until it answers, or no attempt is left."""
+        """Call the model until an attempt succeeds, or no attempt is left."""
 
         def reported(error: Exception, attempts: int, text: str) -> ModelResponse:
             failure = {"error": type(error).__name__, "attempts": attempts}

@@ -1,8 +1,7 @@
-"""Send each turn of the user to the model that suits it.
+"""Send each turn of the user to a suitable model.
 
-The middleware is a layer rather than a `before_agent` hook: it adds no step to the graph, it sees
-the request as the layers outside have made it, and it notices a user message that arrives in the
-middle of a run.
+The middleware is a layer rather than a `before_agent` hook: a layer adds no step to the graph, sees
+the request of the layers outside, and notices a user message in the middle of a run.
 """
 
 from __future__ import annotations
@@ -75,11 +74,11 @@ _INSTRUCTIONS: Final = "Which of these models is to answer the message?"
 """The instructions for a decision model, which the choices are sent to apart."""
 
 _QUESTION: Final = "model_route"
-"""The id of the question that a decision model is asked, and of its answer."""
+"""The id of the question to a decision model, and of its answer."""
 
 _MAX_MESSAGES = 6
-"""Messages that a classifier is shown. What "and now in French" refers to is rarely further back,
-and a classifier must be fast."""
+"""Messages for a classifier. The reference of "and now in French" is rarely further back, and a
+classifier must be fast."""
 
 _MAX_CHARACTERS = 2000
 """Characters of each message: the kind of a request shows without the whole of an attachment."""
@@ -101,22 +100,22 @@ A decision model is a Runnable."""
 class Verdict(TypedDict):
     """The choice of a classifier."""
 
-    choice: str | None  # its name; None for the request's own model
+    choice: str | None  # the name of the choice; None for the request's own model
     answer: NotRequired[dict[str, Any]]  # of a decision model, with its probabilities
 
 
 class Route(Verdict):
     """The model of a turn."""
 
-    turn: str | None  # the id of the user message that began it
+    turn: str | None  # the id of the user message at its beginning
 
 
 class ModelRouterState(AgentState):
     """The state of an agent whose turns are routed.
 
     Attributes:
-        model_routes: The route of the current turn, by the name of the middleware. It is kept with
-            the thread. The answer of a decision model is in it, with its probabilities.
+        model_routes: The route of the current turn, by the name of the middleware, kept with the
+            thread. The answer of a decision model is included, with its probabilities.
     """
 
     model_routes: NotRequired[Annotated[dict[str, Route], PrivateStateAttr, or_]]
@@ -124,10 +123,10 @@ class ModelRouterState(AgentState):
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model that turns can be sent to.
+    """A model for some turns.
 
     Args:
-        model: A chat model, "provider:name", or a pair of one and its own settings, as in
+        model: A chat model, "provider:name", or a pair of a model and its own settings, as in
             `ModelFallbackMiddleware`.
         criteria: When to choose the model, for a model as classifier: a string, or anything that
             JSON can hold. A function as classifier needs no criteria, and a decision model may do
@@ -145,8 +144,8 @@ class RoutingError(TurnError):
     """A classifier returned the name of a choice that does not exist.
 
     Attributes:
-        choice: What it returned.
-        choices: The names that it could have returned.
+        choice: The returned name.
+        choices: The names of the choices.
     """
 
     code = "AF348"
@@ -168,31 +167,31 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
     process, or if an edit moves messages about. The choice is stored once the chosen model has
     answered. If the model's call fails, the next attempt asks the classifier again.
 
-    A chat model as classifier is shown the criteria and the last 6 messages, each cut to 2000
+    A chat model as classifier gets the criteria and the last 6 messages, each cut to 2000
     characters. Its tokens are not streamed. If its answer names no choice, or several, the turn
     goes to `default`. A decision model (`langchain_core.decisions`) is asked about the last message
-    of the user, and its answer is kept with the route. Its choice, and what a function as
-    classifier returns, must be the name of a choice; anything else raises RoutingError. Exceptions
-    of a classifier propagate: if it may be unavailable, pass a model with fallbacks
+    of the user, and its answer is kept with the route. Its choice, and the result of a function as
+    classifier, must be the name of a choice; anything else raises RoutingError. Exceptions of a
+    classifier propagate: if it may be unavailable, pass a model with fallbacks
     (`model.with_fallbacks([...])`).
 
-    A chosen model of another provider receives the request without what only the provider of the
-    request's model understands, as with `ModelFallbackMiddleware`.
+    A chosen model of another provider receives the request without the parts for the provider of
+    the request's model only, as with `ModelFallbackMiddleware`.
 
     Args:
         choices: The models to choose from, by name.
         classifier: A chat model or "provider:name"; a decision model; or a sync or async function
             of the request that returns a name.
         instructions: The prompt of a chat model as classifier. `{choices}` is replaced by the names
-            with their criteria; if it is missing, they are added at the end. A decision model gets
-            the choices apart; for one, they may be a dict or a list as well.
-        default: The choice for turns for which a chat model named none. None: the request's own
+            with their criteria; without the mark, they are added at the end. A decision model gets
+            the choices apart, and its instructions may be a dict or a list as well.
+        default: The choice for turns without a choice of a chat model. None: the request's own
             model.
         name: The name of this instance, if a stack has several; each stores its own choice.
 
     Raises:
         ValueError: `choices` or a name is empty, a chat model is to choose without
-            criteria, or `default` is not one of the choices.
+                    criteria, or `default` is not the name of a choice.
         TypeError: A choice is not a ModelChoice, or a model, its settings or the classifier have an
             unusable type.
 
@@ -270,7 +269,7 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         if asks_model:
             self._ask = self._ask_chat_model
         elif asks_decision_model:
-            from langchain_core.decisions import Choice  # only where one may be asked
+            from langchain_core.decisions import Choice  # only where a decision model may be asked
 
             task = _INSTRUCTIONS if instructions == DEFAULT_INSTRUCTIONS else instructions
             criteria = {name: choice.criteria for name, choice in choices.items()}
@@ -283,15 +282,15 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         return {key: alternate.model for key, alternate in self._models.items()}
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Ask the model that the turn was sent to."""
+        """Ask the model of the turn."""
         messages = request.state["messages"]
         index = last_user_message(messages)
         turn = None if index is None else messages[index].id
-        # A request has the type of any state, and not of the one with this key.
+        # A request has the type of any state, and not of the state with this key.
         routes: Mapping[str, Route] = request.state.get("model_routes") or {}  # type: ignore[assignment]
         route = routes.get(self.name)
-        # The choices may have changed since the thread was saved. If no user message is left, a
-        # summary has replaced it, and the turn goes on.
+        # The choices may have changed since the thread was saved. Without any user message, a
+        # summary has replaced the message, and the turn goes on.
         is_valid = (
             route is not None
             and route["choice"] in (None, *self._models)
@@ -327,7 +326,7 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         return {"choice": choice, "answer": answer.model_dump()}
 
     def _ask_chat_model(self, request: ModelRequest[Any]) -> Flow[Verdict]:
-        """Let a chat model decide, by the end of the conversation; if it cannot, the default."""
+        """Let a chat model decide, by the end of the conversation; else take the default."""
         criteria = [f"- {name}: {criteria_text(choice)}" for name, choice in self.choices.items()]
         instructions = str(self.instructions)
         if "{choices}" not in instructions:
@@ -343,7 +342,7 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         return {"choice": named_choice(text_of(answer), self._models) or self.default}
 
     def _checked(self, choice: object) -> str:
-        """The choice, if it has one of the names."""
+        """The choice, if its name exists."""
         if not isinstance(choice, str) or choice not in self._models:
             raise RoutingError(self.name, choice, tuple(self._models))
         return choice
@@ -358,7 +357,7 @@ def criteria_text(choice: ModelChoice) -> str:
 
 
 def named_choice(text: str, names: Collection[str]) -> str | None:
-    """The choice that a model's answer names; None if it names none or several.
+    """The choice in a model's answer; None without a choice or with several.
 
     >>> named_choice("**Large**.", ["small", "large"])
     'large'
@@ -368,6 +367,6 @@ def named_choice(text: str, names: Collection[str]) -> str | None:
     if text.strip() in names:
         return text.strip()
     matches = [n for n in names if re.search(rf"(?<!\w){re.escape(n)}(?!\w)", text, re.IGNORECASE)]
-    # "large" is also found in "large-math", which then is the name that was meant.
+    # "large" is also found in "large-math", which then is the intended name.
     longest = [n for n in matches if not any(n != m and n.lower() in m.lower() for m in matches)]
     return longest[0] if len(longest) == 1 else None

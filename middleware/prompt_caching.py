@@ -1,14 +1,14 @@
-"""Mark in each request where the provider should cache it.
+"""Mark the positions in each request that the provider should cache.
 
-Anthropic caches what is before a mark, for 5 minutes or an hour, and looks for it at the marks of
-the next request and up to 20 blocks before them; a request may have 4 marks
-(platform.claude.com/docs/en/build-with-claude/prompt-caching). OpenAI and others cache by
-themselves; a key leads requests to the machine that has their beginning
+Anthropic caches the prompt before a mark, for 5 minutes or an hour, and looks for cached prompts at
+the marks of the next request and up to 20 blocks before; a request may have 4 marks
+(platform.claude.com/docs/en/build-with-claude/prompt-caching). OpenAI and others cache without
+marks; a key leads requests to the machine with the cached beginning
 (developers.openai.com/api/docs/guides/prompt-caching).
 
-As the innermost layer this one sees what the layers around it have changed. A message that is not
-the thread's own object was changed for this call alone, so it is not marked: the next request will
-not have it.
+As the innermost layer the middleware sees the changes of all layers. A message that is not the
+thread's own object was changed for this call alone, and is not marked: the next request will lack
+the message.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from ._shared.validation import check_bool, check_choice, check_count
 __all__ = ["PromptCachingMiddleware"]
 
 _MARK: Final = "cache_control"
-_MOST_MARKS: Final = 4  # that Anthropic accepts in a request
+_MOST_MARKS: Final = 4  # the most in a request that Anthropic accepts
 
 
 class PromptCachingMiddleware(PayloadFree[AgentState]):
     """Marks the tools, the system prompt and the messages for the cache of Anthropic's models.
 
-    The marks are at the last tool, at the end of what stays of the system prompt, at the last
-    message of the request before, from which the provider reads, and at the newest message, up to
-    which it writes. Messages and blocks that another layer changes in each call are not marked.
-    Marks that a request has already stay, and count: there are 4 at most. Only copies are marked:
-    the thread and your tools are not changed.
+    The marks are at the last tool, at the end of the constant part of the system prompt, at the
+    last message of the request before, from which the provider reads, and at the newest message, up
+    to which the provider writes. Messages and blocks that another layer changes in each call are
+    not marked. Marks that a request has already stay, and count: there are 4 at most. Only copies
+    are
+    marked: the thread and your tools are not changed.
 
     Requests to models of other providers pass unchanged, except for the key of `openai_cache_key`.
 
-    Put it as far inside (after) as possible, so that it sees what is sent; only retries and budgets
-    may follow.
+    Put it as far inside (after) as possible, so that it sees the final request; only retries and
+    budgets may follow.
 
     Args:
-        ttl: How long the provider keeps what it cached after its last use: "5m" or "1h". An hour
+        ttl: How long the provider keeps a cached prompt after its last use: "5m" or "1h". An hour
             costs more to write.
-        min_tokens: What is shorter up to a mark, by an estimate, is not marked, because providers
-            ignore such marks. The default is the least that most of Anthropic's models cache.
+        min_tokens: The least tokens up to a mark, by an estimate, because providers ignore marks
+            after fewer. The default is the least that most of Anthropic's models cache.
         openai_cache_key: Send models of OpenAI a digest of the thread's id, as `prompt_cache_key`.
         provider: "anthropic" or "openai". None: by the class of the model, which is
             `ChatAnthropic`, `ChatOpenAI`, `AzureChatOpenAI` or a subclass, bound or not.
@@ -139,7 +140,7 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
                 left -= 1
         if system is not None:
             blocks = _as_blocks(system.content)
-            # Only what both prompts begin with can be in the cache.
+            # Only the common beginning of both prompts can be in the cache.
             last, self._last_prompt = self._last_prompt, blocks
             same = [a == b for a, b in zip(last or blocks, blocks, strict=False)]
             stays = same.index(False) if False in same else len(same)
@@ -149,7 +150,7 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
                 left -= 1
         tools = request.tools
         # A provider loads a deferred tool when it is searched for, and refuses to cache it. Of
-        # dicts, functions are converted to its own form, without a mark.
+        # dicts, functions are converted to the provider's form, without a mark.
         loaded = (tool for tool in reversed(tools) if not mark_of(tool, "defer_loading"))
         last_tool = next((tool for tool in loaded if not is_function(tool)), None)
         has_mark = any(mark_of(tool, _MARK) for tool in tools)
@@ -159,13 +160,13 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         return request.override(**changes) if changes else request
 
     def _blocks(self, content: object) -> list[object]:
-        """Content as blocks, with a mark at the last one."""
+        """Content as blocks, with a mark at the last block."""
         *before, last = _as_blocks(content)
         return [*before, {**last, _MARK: self._mark}]
 
 
 def message_marks(request: ModelRequest[Any]) -> list[int]:
-    """The messages to mark: the newest one that lasts, and the last one of the request before."""
+    """The messages to mark: the newest that lasts, and the last of the request before."""
     thread_ids = {id(message) for message in request.state.get("messages", ())}
     messages = request.messages
     can = [

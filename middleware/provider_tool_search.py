@@ -52,17 +52,17 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
     you passed are not changed: the request gets marked copies.
 
     The mark of a tool takes precedence: `extras={"defer_loading": True}` defers it, False never
-    does. A tool that the request's `tool_choice` names is not deferred, because providers refuse to
-    force a tool that is not loaded. If no tool is deferred, the request passes unchanged. If the
+    does. A tool named by the request's `tool_choice` is not deferred, because providers refuse to
+    force a tool that is not loaded. Without deferred tools, the request passes unchanged. If the
     request has a search tool already (a dict whose type starts with "tool_search"), none is added.
 
     Args:
-        searchable_tools: The tools to defer, as names or BaseTool instances. None: the tools that
-            carry the mark, or all client tools if none does.
+            searchable_tools: The tools to defer, as names or BaseTool instances. None: the tools
+                with the mark, or all client tools if none has a mark.
         provider: "anthropic" or "openai". None: derived from the class of the model, which is
             `ChatAnthropic`, `ChatOpenAI`, `AzureChatOpenAI` or a subclass, bound or not.
-        on_unsupported: What to do with a model of another provider. "warn": the request passes
-            unchanged, with one warning for each class of models. "error": the call raises
+            on_unsupported: The effect with a model of another provider. "warn": the request passes
+                unchanged, with one warning for each class of models. "error": the call raises
             TurnError.
         name: The name of this instance, if a stack has several.
 
@@ -120,7 +120,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
             with_mark | (without_mark & searchable) if searchable else with_mark or without_mark
         )
         if hidden_names:
-            # A provider refuses to force a tool that it keeps out of the prompt.
+            # A provider refuses to force a tool outside of the prompt.
             hidden_names.discard(forced_tool(request.tool_choice))
         provider = self._provider_of(request.model) if hidden_names else None
         if provider is not None:

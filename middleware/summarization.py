@@ -5,9 +5,9 @@ the system prompt and the tools of the call known, after other layers have chang
 takes no super-step. And the summary is stored together with the answer, so a failed call changes
 nothing.
 
-What is stored is the text, and the ids of the last messages that it stands for. All of their
-predecessors in the thread belong to it too. A list of all ids would grow with the thread, and each
-checkpoint would hold it.
+The stored values are the text, and the ids of the last messages in the summary. All predecessors
+in the thread belong to the summary too. A list of all ids would grow with the thread, and each
+checkpoint would hold the list.
 """
 
 from __future__ import annotations
@@ -134,22 +134,22 @@ _DEFAULT_KEEP: Final = ("messages", 20)
 _UNITS = ("fraction", "tokens", "messages")
 
 _SHARE = 0.5
-"""Share of a request that remains if it was too long for the model: enough for some more turns."""
+"""Share of a request that remains after an overflow: enough for some more turns."""
 
 _SMALLEST_PAGE = 200
-"""Tokens of conversation in a prompt that is too long for the summary model: then its window is too
+"""Tokens of conversation in a prompt that is too long for the summary model: then the window is too
 small for the prompt itself, or for the summary so far."""
 
 _BOUNDARY = 5
-"""Ids that are kept of the end of what a summary stands for. If the messages with the last of them
-are removed from the thread, the next one counts."""
+"""Ids that are kept of the last messages in a summary. If the messages with the last id are
+removed from the thread, the next id counts."""
 
 
 class SummarizationState(AgentState):
     """The state of an agent whose older messages are summarized.
 
     Attributes:
-        summaries: The last summary, by the name of the middleware. It is kept with the thread.
+            summaries: The last summary, by the name of the middleware, kept with the thread.
     """
 
     summaries: NotRequired[Annotated[dict[str, Summary], or_, PrivateStateAttr]]
@@ -158,29 +158,30 @@ class SummarizationState(AgentState):
 class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     """Replace the older messages of a long conversation by a summary.
 
-    The thread keeps every message: the summary takes their place in the request. It is stored with
-    the thread, so later requests begin with the same summary until the next one is made. If the
-    agent has a tool that brings messages back (ToolResultOffloadMiddleware), the summary says how.
+    The thread keeps every message: the summary takes their place in the request. The summary is
+    stored with the thread, so later requests begin with the same summary until the next summary. If
+    the agent has a tool that brings messages back (ToolResultOffloadMiddleware), the summary names
+    the call.
 
     The newest messages stay unchanged, including reasoning and its signatures. A tool result is
     never separated from its call, and system messages among the messages are never summarized, nor
     are messages that another layer adds to the request. The summary model does not read reasoning
-    or the data of files. It reads links to files; those that its summary lacks are added to it. A
-    later summary includes the earlier one. The summary is a HumanMessage with
-    `additional_kwargs["lc_source"] == "summarization"`, in the position of the oldest message it
-    replaces.
+    or the data of files. It reads links to files; links missing in the summary are added. A later
+    summary includes the earlier summary. The summary is a HumanMessage with
+    `additional_kwargs["lc_source"] == "summarization"`, in the position of the oldest replaced
+    message.
 
     If the model raises ContextOverflowError, half of the request is summarized, whatever the
-    trigger is, and the model is called once more. If that frees too little, the older messages are
-    left out of the request, with a remark. If the summary model raises it, the summary is made in
-    smaller pages; what does not fit even then is left out with a remark.
+    trigger, and the model is called once more. If too little is freed, the older messages are left
+    out of the request, with a remark. If the summary model raises the error, the summary is made in
+    smaller pages; messages that do not fit even then are left out with a remark.
 
     If the summary model fails otherwise, nothing is lost: its error ends the call like an error of
     the model itself. (If the error were hidden, the conversation would grow unnoticed until the
-    provider rejects it.) An empty summary leaves the conversation unchanged.
+    provider refuses it.) An empty summary leaves the conversation unchanged.
 
     Put it after (inside) layers that redact messages or set the prompt and the tools, so that the
-    summary model sees no more than the model may and all of it is counted; and before (outside)
+    summary model sees no more than the model may and everything is counted; and before (outside)
     retries and fallbacks, so that one summary serves all their attempts.
 
     Args:
@@ -190,22 +191,21 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             include the system prompt and the tool schemas. None or an empty list: only if the
             conversation is too long for the model.
         keep: How much of the newest conversation stays: at least so many messages, or at most so
-            many tokens or such a fraction of the window of the model that is called (of the
-            summary model, if the profile of the former does not say it). The last message and
-            everything that belongs to it always stay.
-        token_counter: Counts the tokens of a list of messages. The default estimates them: 3.3
+            many tokens or such a fraction of the window of the called model (of the summary model,
+            if the profile of the called model has no window). The last message and all of its parts
+            always stay.
+        token_counter: Counts the tokens of a list of messages. The default estimates: 3.3
             characters of a message are a token for Claude, 4 for other models.
-        summary_prompt: The prompt. `{messages}` in it is replaced by the conversation, which is
-            appended if the placeholder is missing; all other braces are kept.
+        summary_prompt: The prompt. `{messages}` inside is replaced by the conversation, which is
+            appended without the placeholder; all other braces are kept.
         trim_tokens_to_summarize: Tokens of conversation in one prompt. A longer conversation is
             read in several prompts, each continuing the summary so far, and nothing is dropped.
             None: everything in one prompt.
         summarizer: Replaces `model`: a model, also with retries, fallbacks or bound arguments,
-            which is given the prompt; or any other runnable or (async) function, which is given
-            the list of messages to summarize, an earlier summary first, and returns a string or a
-            message.
+            which gets the prompt; or any other runnable or (async) function, which gets the list of
+            messages to summarize, an earlier summary first, and returns a string or a message.
         keep_thread: Whether the thread keeps every message. False: the summary replaces the
-            messages in the thread too, which makes it smaller.
+            messages in the thread too, which makes the thread smaller.
         name: Distinguishes several instances.
         max_tokens_before_summary: Deprecated. Write `trigger=("tokens", ...)`.
         messages_to_keep: Deprecated. Write `keep=("messages", ...)`.
@@ -269,7 +269,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             if value is not None:
                 message = f"`{argument}` is deprecated. {hint.format(value)}"
                 warnings.warn(message, DeprecationWarning, stacklevel=2)
-        # The arguments that replace them take precedence, as in LangChain.
+        # The arguments of today take precedence, as in LangChain.
         if max_tokens_before_summary is not None and trigger is None:
             trigger = ("tokens", max_tokens_before_summary)
         if messages_to_keep is not None and keep == _DEFAULT_KEEP:
@@ -299,7 +299,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
 
     @property
     def token_counter(self) -> TokenCounter:
-        """Counter of messages for the summary model; requests count by the model that is called."""
+        """Counter of messages for the summary model; the called model decides for requests."""
         return counter_for(self.model, self._counter)
 
     @token_counter.setter
@@ -311,9 +311,9 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     def before_model(self, state: Any, runtime: Any = None) -> Flow[dict[str, Any] | None]:
         """Return the update that shortens the thread, or None below the trigger.
 
-        Agents leave this hook to `around_model`, unless a subclass overrides it. It serves direct
-        calls, and `super().before_model(...)`. What it returns replaces the messages of the thread,
-        also with `keep_thread=True`.
+        Agents leave this hook to `around_model`, unless a subclass overrides the hook, which serves
+        direct calls, and `super().before_model(...)`. The update replaces the messages of the
+        thread, also with `keep_thread=True`.
         """
         # A direct call may pass messages without ids, by which they are removed.
         messages = [
@@ -343,7 +343,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
 
         def cut(inner: ModelRequest[Any], _: object) -> Flow[Reduction]:
             """Leave half of the request out."""
-            # A flow like the step before it, though it calls no model.
+            # A flow without a model call, like the step before.
             yield from ()
             call.request = inner
             older = self._older_half(call)
@@ -360,10 +360,11 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     def _messages_to_summarize(self, call: _Call) -> list[AnyMessage]:
         """The messages to replace by a summary; none if the trigger is not reached."""
         request, messages = call.request, call.request.messages
-        # A router may choose a model without a profile. The constructor has checked the other one.
+        # A router may choose a model without a profile. The constructor has checked the other
+        # model.
         window = window_of(request.model) or window_of(self.model) if self._needs_window else None
 
-        tokens: int | None = None  # counted at most once, and only if a threshold needs it
+        tokens: int | None = None  # counted at most once, and only for a threshold
         for clause in self._clauses:
             for unit, amount in clause.items():
                 if unit == "messages":
@@ -381,7 +382,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         else:
             return []
         if not call.keep_thread and any(map(call.is_foreign_summary, messages)):
-            return []  # another instance has just summarized, and the thread does not hold it yet
+            return []  # another instance has just made a summary that the thread lacks
         unit, amount = self.keep
         if unit == "messages":
             cut = cut_by_count(messages, int(amount))
@@ -409,7 +410,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         return call.replace(old, text, read) if text or read < len(old) else None
 
     def _summarize(self, old: list[AnyMessage], summary: str) -> Flow[tuple[str, int]]:
-        """The text of a summary, empty if the summarizer gave none, and how many it includes."""
+        """The text of a summary, empty without a text, and the number of included messages."""
         # All messages, unless they are too long. The first of them may be a summary.
         if not is_model(self._summarizer):
             try:
@@ -442,7 +443,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
                         return "", len(old)
                 break
             except ContextOverflowError:
-                # The page that was too long may have been smaller than the limit.
+                # The overlong page may have been smaller than the limit.
                 limit = min(count(page), limit or count(page)) // 2
                 if limit < _SMALLEST_PAGE:
                     return summary, at
@@ -451,7 +452,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
 
 
 class _Call:
-    """A model call: its request with the stored summaries in place, and what is to be stored."""
+    """A model call: its request with the stored summaries in place, and the values to store."""
 
     def __init__(
         self, owner: SummarizationMiddleware, request: ModelRequest[Any], keep_thread: bool
@@ -461,7 +462,7 @@ class _Call:
         self.request = self._original = request
         if (messages := with_summaries(request)) is not request.messages:
             self.request = request.override(messages=messages)
-        self.left_out: list[list[int]] = []  # the numbers of messages that no summary includes
+        self.left_out: list[list[int]] = []  # the numbers of messages outside of each summary
         self.update: dict[str, object] = {}
         self.done = ""  # for the decision log
         self._removed_ids: list[str] = []  # ids of messages of the thread
@@ -491,7 +492,8 @@ class _Call:
             message
             for message in self.request.messages[:cut]
             if not isinstance(message, SystemMessage)
-            # What another layer adds for this call is not in the thread, and will be added again.
+            # Messages of another layer for this call are not in the thread, and will be added
+            # again.
             and (not self.keep_thread or is_summary(message) or self._numbers.of(message))
         ]
         return [] if all(map(is_summary, old)) else old
@@ -505,7 +507,7 @@ class _Call:
 
     def replace(self, old: list[AnyMessage], text: str, read: int) -> list[AnyMessage]:
         """Replace messages by a summary of the first of them; the others are left out."""
-        # A summary of summaries stands for all that they stand for.
+        # A summary of summaries stands for all messages of these.
         earlier = [summary for message in old if (summary := self._stored_as(message))]
         replaced_now = [message for message in old if self._numbers.of(message)]
         left = [number for message in old[read:] if (number := self._numbers.of(message))]
@@ -528,13 +530,13 @@ class _Call:
             notes.append(f"left out {plural(len(left), 'message')}")
         self.done = ", ".join(notes)
         set_reason(self.done)
-        # Nothing is removed from the thread that no summary includes.
+        # Nothing outside of a summary is removed from the thread.
         keeps = self.keep_thread or bool(self.left_out)
         if not keeps:
             self._removed_ids += [*self._hidden_by(earlier), *(m.id for m in replaced_now if m.id)]
         ids = [] if keeps else self._removed_ids
         # In the thread, the summary takes the id, and so the position, of the first message.
-        # Replacing the whole list instead would drop what others write to it in this step.
+        # Replacing the whole list instead would drop other writes to the list in this step.
         new_message = summary_message(new_summary, ids[0] if ids else None)
         messages = replaced(self.request.messages, old, new_message)
         self.request = self.request.override(messages=messages)
@@ -546,7 +548,7 @@ class _Call:
         return messages
 
     def _hidden_by(self, summaries: Sequence[Summary]) -> list[str]:
-        """The ids of the messages of the thread that stored summaries stand for."""
+        """The ids of the messages of the thread in stored summaries."""
         thread: Sequence[AnyMessage] = self._original.state.get("messages", ())
         until = {id_ for summary in summaries for id_ in summary["until"]}
         end = max((at for at, message in enumerate(thread, 1) if message.id in until), default=0)
@@ -586,7 +588,7 @@ def as_runnable(summarizer: object) -> Runnable[Any, Any]:
     if not is_async(summarizer):
         return RunnableLambda(summarizer)
 
-    # RunnableLambda's own error does not say whose function it is.
+    # RunnableLambda's own error does not name the function.
     called = Called(summarizer, "summarizer")
     return RunnableLambda(lambda messages: called.invoke((messages,)), afunc=summarizer)
 
@@ -635,14 +637,14 @@ def validated_size(parameter: str, value: Any) -> tuple[str, float]:
 def safe_cuts(messages: Sequence[AnyMessage]) -> list[int]:
     """Every cut that does not separate a tool result from its call, in rising order.
 
-    0 is always one of them. The end of the list never is, so that something stays.
+    0 is always a cut. The end of the list never is, so that something stays.
 
     >>> from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
     >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
     >>> safe_cuts([HumanMessage("1 + 1?"), call, ToolMessage("2", tool_call_id="1")])
     [0, 1]
     """
-    # By the index of the message that calls.
+    # By the index of the message with the call.
     last_result_at = {call_at: at for at, (call_at, _) in calls_of_results(messages).items()}
     cuts = []
     furthest_result = -1

@@ -1,11 +1,11 @@
-"""A to-do list that the model maintains and that survives when messages are summarized.
+"""A to-do list of the model that survives when messages are summarized.
 
-The list is a key of the state, so neither a summary nor a cleared result can lose it. At each call
-it is shown at the end of the last message. There it costs the provider's prompt cache least:
-everything before it is read from the cache, whereas a change of the system prompt would invalidate
-the whole conversation. It is not a message by itself, because text between tool results and the
-model's answer leads models to end their turn, and because layers that look for the user's last
-message would find it. What is shown is not written to the thread.
+The list is a key of the state, so neither a summary nor a cleared result can lose it. Each call
+shows the list at the end of the last message, which costs the provider's prompt cache least: the
+conversation before is read from the cache, whereas a change of the system prompt would invalidate
+the whole conversation. The list is not a message by itself, because text between tool results and
+the model's answer leads models to end their turn, and because layers that look for the user's last
+message would take the list. The thread does not hold the shown list.
 
 The tool itself refuses a second list in one turn, so no hook and no tool layer is needed, and no
 jump bypasses the check.
@@ -74,11 +74,11 @@ _FORMAT_ERROR = (
 )
 
 _MAX_PROBLEMS: Final = 3
-"""Problems that are reported to the model at once: a long list may have hundreds of one kind."""
+"""Problems reported to the model at once: a long list may have hundreds of one kind."""
 
 
 class Todo(TypedDict):
-    """An item of a to-do list: what is to be done, and its status."""
+    """An item of a to-do list: the task, and its status."""
 
     content: str
     status: Literal["pending", "in_progress", "completed"]
@@ -95,11 +95,11 @@ class PlanningState(AgentState):
 
 
 class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
-    """Gives the model a to-do list: a tool that writes it, and its current state at each call.
+    """Gives the model a to-do list: a tool that writes the list, and the current list at each call.
 
-    The list is the key `todos` of the state. It is kept with the thread and part of the result. If
-    one message holds several lists, the first is written and the other calls get an error. A
-    malformed list gets an error too and leaves the old list unchanged.
+    The list is the key `todos` of the state, kept with the thread and part of the result. If one
+    message holds several lists, the first is written and the other calls get an error. A malformed
+    list gets an error too and leaves the old list unchanged.
 
     The middleware works at any position of a stack. After (inside) summarization and context
     editing, these do not count the list.
@@ -107,8 +107,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
     Args:
         system_prompt: When to use the list; added at the end of the system prompt. An empty string
             adds nothing.
-        tool_description: The description of the tool that the model reads.
-        name: The name of this instance. An agent has one list, so it needs one instance.
+            tool_description: The description of the tool for the model.
+            name: The name of this instance. An agent has one list, and needs one instance.
 
     Raises:
         TypeError: An argument is not a string.
@@ -176,7 +176,7 @@ def write_in_turn(todos: list[Todo], runtime: ToolRuntime) -> Flow[Command[Any] 
 def write_list(
     todos: list[Todo], tool_call_id: Annotated[str, InjectedToolCallId]
 ) -> Command[Any] | ToolMessage:
-    """Write the list, whatever other calls there are."""
+    """Write the list, with any other calls in the turn."""
     if empty := [index for index, todo in enumerate(todos) if not todo["content"].strip()]:
         problems = f"todos.{empty[0]}.content: it is empty"
         return _result(tool_call_id, _FORMAT_ERROR.format(problems=problems), "error")
@@ -203,4 +203,4 @@ write_todos = StructuredTool.from_function(
     description=WRITE_TODOS_TOOL_DESCRIPTION,
     handle_validation_error=_report_malformed,
 )
-"""The tool for use without an agent: `write_todos.invoke(call)`. It sees no other calls."""
+"""The tool for use without an agent: `write_todos.invoke(call)`. It knows of no other calls."""

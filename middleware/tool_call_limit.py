@@ -1,14 +1,14 @@
 """Limit the calls of one tool or of all tools, in a run and in a thread.
 
-A layer around the tool counts calls that have run. No jump bypasses it, and reviews, guards and
-other limits have decided about the calls of the turn. `before_model` ends the run, when every call
-of the turn has its result.
+A layer around the tool counts calls that have run. No jump bypasses the layer, and reviews, guards
+and other limits have decided about the calls of the turn. `before_model` ends the run, when every
+call of the turn has its result.
 
 The calls of a turn run as parallel tasks, and no task sees the rest. So each task decides for
 the whole turn, from the same facts: the calls in the order of the model, the counts before the
 turn, and all limits. A call refused by a limit must not use up another limit, so the limits must
-know of each other: each limit that may refuse a call records itself in the response metadata of the
-model's message, which is kept with the thread and not sent to a provider.
+know of each other: each limit that may refuse a call records its name in the response metadata of
+the model's message, which is kept with the thread and not sent to a provider.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _THREAD_COUNTS, _RUN_COUNTS = "thread_tool_call_count", "run_tool_call_count"
 counted_keys.update((_STOP, _THREAD_COUNTS, _RUN_COUNTS))
 
 _LIMITS = "tool_call_limits"
-"""Metadata key of the message that makes the calls: the limits on them, innermost first."""
+"""Metadata key of the message with the calls: the limits on them, innermost first."""
 
 _REFUSED_BY = "tool_call_limit"
 """Metadata key of a refused call's result: the name of the limit."""
@@ -140,12 +140,12 @@ class Limit:
         return self.tool_name in (None, tool) and not has_room(self, counts, 1)
 
     def reason(self, thread_count: int, run_count: int) -> str:
-        """Describe the limit that is used up, as half a sentence; empty if none is."""
+        """Describe a limit that is used up, as half a sentence; empty without any."""
         what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
         return used_up(what, thread_count, run_count, self.thread_limit, self.run_limit)
 
     def refusal(self, call: ToolCall, counts: tuple[int, int], before: str = "") -> ToolMessage:
-        """The error that the model reads as the result of a refused call."""
+        """The error for the model as the result of a refused call."""
         return error_result(
             call,
             f"Limit reached: {self.reason(*counts)}. This call of {call['name']} did not run"
@@ -208,20 +208,20 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     """Refuse tool calls over a limit with an error result, and optionally end the run.
 
     A call counts when a tool has run for it, also if the tool failed or a guard blocks its result.
-    Each attempt of a retry counts, at any position of the limit in the list. These do not count:
-    structured answers, calls refused by a reviewer, a guard or another limit, and calls that the
-    provider ran. Of parallel calls the first run, in the order of the model, and no call is tried
-    again if another call of its turn needs the place.
+    Each attempt of a retry counts, at any position of the limit in the list. Structured answers do
+    not count, nor do calls refused by a reviewer, a guard or another limit, and calls at the
+    provider. Of parallel calls the first run, in the order of the model, and no call is tried again
+    if another call of its turn needs the place.
 
     Args:
         tool_name: The tool of the limit; None for all tools together.
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
         run_limit: The most calls in a run, which begins as in `ModelCallLimitMiddleware`.
-        exit_behavior: The effect of a call over the limit. The call never runs, and the model
-            reads an error as its result. After the other calls of its turn have run, "continue"
-            continues the run; "answer" calls the model once more, without tools, for an answer
-            from the work so far; "end" ends the run with a message that gives the numbers; "error"
-            raises ToolCallLimitExceededError.
+            exit_behavior: The effect of a call over the limit. The call never runs, and the model
+                reads an error as its result. After the other calls of its turn have run, "continue"
+                continues the run; "answer" calls the model once more, without tools, for an answer
+                from the work so far; "end" ends the run with a message with the numbers; "error"
+                raises ToolCallLimitExceededError.
         name: Distinguishes several instances; default: the class, with the tool if there is one.
             Instances share their counts, and count each call once.
 
@@ -364,7 +364,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             try:
                 result = yield request
                 # No tool has started if the call was refused further in, or a tool ran without
-                # LangChain callbacks; then a result that is not an error counts.
+                # LangChain callbacks; then a result other than an error counts.
                 has_run = bool(recorder.names) or not any(
                     m.type == "tool" and (m.tool_call_id, m.status) == (call["id"], "error")
                     for m in messages_of(result)
@@ -373,7 +373,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             except Exception:
                 has_run = bool(recorder.names)
                 raise
-            finally:  # control flow ends here too: a call that waits has not run
+            finally:  # control flow ends here too: a waiting call has not run
                 if has_run:
                     notes["has_run"] = True
                     for key in () if is_counted else (_THREAD_COUNTS, _RUN_COUNTS):

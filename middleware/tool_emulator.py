@@ -1,9 +1,9 @@
-"""Answer tool calls with results that a model invents, without running the tools.
+"""Answer tool calls with results invented by a model, without running the tools.
 
-A tool layer does not know which model the agent uses. If no model is given, a model layer of the
-same middleware remembers which model was asked, under the id of the message that holds the calls.
-Ids of messages are unique, so agents, runs and threads that share the middleware do not mix.
-Nothing is written to the state, which is stored and streamed.
+A tool layer does not know the agent's model. Without a model of its own, a model layer of the same
+middleware remembers the model of each request, under the id of the message with the calls. Ids of
+messages are unique, so agents, runs and threads with the same middleware do not mix. Nothing is
+written to the state, which is stored and streamed.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ _CONFIG: Final = quiet(_SOURCE)
 
 
 class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
-    """Answers tool calls with results that a model invents, without running the tools.
+    """Answers tool calls with results invented by a model, without running the tools.
 
-    It makes it possible to try an agent before its tools exist, or without their side effects.
-    Calls are validated as in a real run: arguments that do not fit the tool's schema become the
-    usual error, and no model is asked. Injected arguments (state, store, runtime) are neither
-    needed nor shown. `return_direct` works as usual. A tool that is only known at run time is
-    emulated from its name and arguments.
+    So an agent can be tried before its tools exist, or without their side effects. Calls are
+    validated as in a real run: arguments outside of the tool's schema become the usual error, and
+    no model is asked. Injected arguments (state, store, runtime) are neither needed nor shown.
+    `return_direct` works as usual. A tool that is only known at run time is emulated from its name
+    and arguments.
 
     A result carries `additional_kwargs["lc_source"] == "tool_emulation"`, which distinguishes it
-    from a real one. The tokens of the inventing model are not streamed.
+    from a real result. The tokens of the inventing model are not streamed.
 
     Put it last (innermost) among the tool layers: limits, reviews and retries around it then work
-    as they would around real tools. An emulated call does not reach the layers inside it.
+    as around real tools. An emulated call does not reach the layers inside.
 
     Args:
         tools: The tools to emulate, as names or BaseTool instances. None: all tools. An empty
             list: none, which turns the emulation off.
-        model: The inventing model, or "provider:name". None: the model that made the call, which
-            this middleware records. A run that is resumed in another process has not asked a model
-            yet: if calls are reviewed or interrupted before they run, pass a model.
+            model: The inventing model, or "provider:name". None: the model of the call, which this
+                middleware records. A run that is resumed in another process has not asked a model
+                yet: if calls are reviewed or interrupted before they run, pass a model.
         name: The name of this instance, if a stack has several.
 
     Raises:
@@ -88,7 +88,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
     """
 
     SIZE = 256
-    """How many messages with calls that have no result yet are remembered at a time."""
+    """Most messages with calls without a result that are remembered at a time."""
 
     kept_flows = ("around_model",)
     guard_settings = ("tools",)
@@ -108,7 +108,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
     ) -> None:
         super().__init__(name=name)
         self.emulate_all = tools is None
-        # An empty list means no tool here, and `tool_names` refuses one.
+        # An empty list means no tool here, and `tool_names` refuses an empty list.
         self.tools_to_emulate = set(() if tools in ([], ()) else tool_names(tools) or ())
         self.expected_tools = frozenset(self.tools_to_emulate)
         self.model = None if model is None else given_model("model", model)
@@ -124,7 +124,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
         return None if self.emulate_all else self.tools_to_emulate
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
-        """Remember which model made the calls that are to be emulated."""
+        """Remember the model of the calls to emulate."""
         response: ModelResponse = yield request
         for message in response.result:
             if self.model is not None or not isinstance(message, AIMessage) or not message.id:
@@ -149,7 +149,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
         lines.append(f"The arguments of this call: {to_json(call['args'])}")
         prompt = [SystemMessage(_PROMPT), HumanMessage("\n".join(lines))]
         caller = caller_of(request.state.get("messages", ()), call["id"])
-        # The model that was passed, or that made the call.
+        # The model from the constructor, or the model of the call.
         model: Any = self.model or self._models_by_message.get((caller and caller.id) or "")
         if model is None:
             raise TurnError(

@@ -1,7 +1,7 @@
 """Report the exception of a tool to the model, instead of ending the run.
 
-The handler may be a function, a coroutine function, or one of each. The flow yields it in an
-`Invoke`, as it would a model, so the driver of the run calls the one that fits.
+The handler may be a function, a coroutine function, or both. The flow yields the handler in an
+`Invoke`, like a model, so the driver of the run calls the right form.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ AOnError = Callable[[Exception, ToolCallRequest], Awaitable[Answer]]
 
 
 class ToolErrorMiddleware(PayloadFree[AgentState]):
-    """Turns the exception of a tool into a result with status "error", which the model reads.
+    """Turns the exception of a tool into a result with status "error" for the model.
 
-    Outside of a ToolRetryMiddleware it handles the last failure, also if that one's `on_failure` is
-    "continue". Without a handler, or if the handler lets that failure propagate, the report of the
-    retries is the result.
+    Outside of a ToolRetryMiddleware, it handles the last failure, also with `on_failure="continue"`
+    of the retries. Without a handler, or if the handler lets the failure propagate, the report of
+    the retries is the result.
 
     Interrupts, handoffs, cancellation and KeyboardInterrupt propagate. So do this library's own
     errors (`AgentFactoryError`), such as a limit that should end the run or a layer that returned
     an invalid value: no tool raised them, and no model could correct them.
 
     Args:
-        on_error: A function of the exception and the request that returns what the model reads: a
-            string, a list of content blocks, or a ToolMessage, which keeps its status and becomes
-            the result of this call. It returns None, or raises the exception again, to let it
-            propagate. In an asynchronous run it is called in a thread. Default: the type and text
-            of the exception, without a traceback, and what the model can do; of a timeout, that
-            the call may have run.
-        aon_error: The same as a coroutine function, for asynchronous runs. If only `aon_error` is
-            given, the agent can only run asynchronously.
+        on_error: A function of the exception and the request that returns the result for the model:
+            a string, a list of content blocks, or a ToolMessage, which keeps its status and becomes
+            the result of this call. The function returns None, or raises the exception again, to
+            let it propagate. An asynchronous run calls the function in a thread. Default: the type
+            and text of the exception, without a traceback, and advice to the model; for a timeout,
+            that the call may have run.
+        aon_error: The same as a coroutine function, for asynchronous runs. With `aon_error` alone,
+            the agent can only run asynchronously.
         tools: The tools whose exceptions are handled, as names or BaseTool instances; None: all.
         name: The name of this instance, if a stack has several.
 
@@ -122,12 +122,12 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
         return _Handler(self.name, on_error, self.aon_error)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Result]:
-        """Run the call, and turn what it raises into its result."""
+        """Run the call, and turn an exception into its result."""
         call = request.tool_call
         if self.tool_names is not None and call["name"] not in self.tool_names:
             return cast("Result", (yield request))
         if self.on_error is None and self.aon_error is not None:
-            # Refuses a synchronous run before the first tool call, not only after one has failed.
+            # Refuses a synchronous run before the first tool call, not only after a failure.
             yield Invoke(self._handler, None)
         try:
             with FailureRecorder() as recorder:
@@ -169,7 +169,7 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
 
 @dataclass(frozen=True, slots=True)
 class _Handler:
-    """The handlers of `owner` in the form that `Invoke` takes. One of them is always given."""
+    """The handlers of `owner` in the form that `Invoke` takes. At least one is given."""
 
     owner: str
     on_error: OnError | None

@@ -1,9 +1,9 @@
 """Keep large tool results out of the request, and give the model a tool to read them in pages.
 
 The result is replaced in a layer around the model, and not around the tool: there it has passed all
-layers around tools, so what they remove from it is not stored. What is stored outside of the thread
-has the hash of its content as its name. So storing it twice, in a fork for instance, is one item,
-no name can lead to another file, and a changed item is noticed.
+layers around tools, so parts that they remove are not stored. The name of content outside of the
+thread is its hash. So storing it twice, in a fork for instance, makes a single item, no name can
+lead to another file, and a changed item is noticed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from ._shared.validation import check_count, check_state_schema, check_string
 __all__ = ["OffloadState", "ToolResultOffloadMiddleware"]
 
 MAX_PAGE: Final = 20_000
-"""Characters that the model gets at once: some 5,000 tokens."""
+"""Characters for the model at once: some 5,000 tokens."""
 
 _DESCRIPTION = """\
 Bring back a part of this conversation that is left out, shortened or summarized in what you see. \
@@ -60,13 +60,13 @@ Notices in brackets say which id to pass. Returns `length` characters from `star
 again with a later start for more. Blocks and tool calls come as JSON."""
 
 _MARK = "offloaded"
-"""Key of `response_metadata` that says where the content of a result is stored."""
+"""Key of `response_metadata` with the storage of a result's content."""
 
 _MEDIA = frozenset({"audio", "document", "file", "image", "image_url", "input_audio", "video"})
-"""Blocks that a model looks at: their size in bytes says nothing about their tokens."""
+"""Blocks that a model looks at: their size in bytes is no measure of their tokens."""
 
 _LEAST: Final = 2_000
-"""Characters of a result that is offloaded if the conversation is too long for the model."""
+"""Characters of a result that is offloaded in a conversation that is too long for the model."""
 
 Place = Literal["thread", "store"] | str | os.PathLike[str]
 """Where the content of large results is kept: in the thread, in the run's store, or in a folder."""
@@ -115,24 +115,25 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
 
     A text of more than `threshold` characters is replaced in every request by its beginning and a
     notice. The tool `recall` returns the rest, character for character, and also every other
-    message of the thread: one that was cleared, summarized or left out. The notices of
-    ContextEditingMiddleware and SummarizationMiddleware say how, if the tool is offered. Images,
-    sound and files in a result stay where they are; `recall(id, block=0)` shows a hidden one again.
+    message of the thread, whether cleared, summarized or left out. The notices of
+    ContextEditingMiddleware and SummarizationMiddleware name the call, if the tool is offered.
+    Images, sound and files in a result stay in place; `recall(id, block=0)` shows a hidden block
+    again.
 
-    If a request does not fit the window that the profile of the model names, also smaller results
-    are offloaded, down to 2,000 characters, the largest first. So they are if the model raises
-    ContextOverflowError, and then it is called once more.
+    If a request does not fit the window in the profile of the model, also smaller results are
+    offloaded, down to 2,000 characters, the largest first. They are offloaded too if the model
+    raises ContextOverflowError, and then the model is called once more.
 
     Put it before (outside) context editing and summarization, which then work with the short form.
 
     Args:
-        threshold: Characters of text above which a result is offloaded. None: only what does not
-            fit the model's window.
-        preview: How much of its beginning the model is shown, in bytes of UTF-8.
+        threshold: Characters of text above which a result is offloaded. None: only results that do
+            not fit the model's window.
+        preview: How much of the beginning the model is shown, in bytes of UTF-8.
         place: Where the content is kept. "thread": the thread keeps the whole result, and nothing
             has to be set up. "store": the store of the agent, and the thread keeps the preview,
             so checkpoints stay small. A path: a folder, likewise.
-        namespace: Where in the store, before the id of the thread.
+        namespace: The namespace in the store, before the id of the thread.
         tool_name: The name of the tool.
         name: Distinguishes several instances.
 
@@ -241,7 +242,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
             sizes.append(text_size(message))
             return short
 
-        messages = source = with_summaries(request)  # what is summarized need not be shortened
+        messages = source = with_summaries(request)  # summarized results need not be shortened
         for index, message in enumerate(source):
             if not ids and isinstance(message.content, str) and len(message.content) <= limit:
                 continue  # nearly all messages, at each call: so without a call of a function
@@ -278,7 +279,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
         return with_update(request, response, update) if update else response
 
     def _is_large(self, message: ToolMessage, ids: Collection[str], limit: float) -> bool:
-        """Return True if a result is to be offloaded: it is too large, or chosen by its id."""
+        """Return True if a result is to be offloaded, for its size or by its id."""
         if message.id not in ids and text_size(message) <= limit:
             return False
         is_short = mark_in(message, _MARK) is not None or is_cleared(message)
@@ -300,7 +301,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
         where: dict[str, Any] = {}
         data = None
         if self.place != "thread" and request.runtime is not None:
-            # What another layer shows in its place must not replace the result in the thread.
+            # The form that another layer shows must not replace the result in the thread.
             thread = {m.id: m for m in request.state["messages"] if m.id}
             if message.id in thread and thread[message.id].content == message.content:
                 data = as_json(message.content)
@@ -341,7 +342,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
         length: int = 10_000,
         block: int | None = None,
     ) -> Flow[tuple[object, dict[str, object]]]:
-        """A part of a message's text, and where it begins and ends."""
+        """A part of a message's text, with its beginning and end."""
         messages = readable_messages(runtime.state)
         message = find_message(messages, id)
         content: object = None
@@ -382,7 +383,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
     def _read(
         self, runtime: ToolRuntime[Any, Any], message: AnyMessage, where: Any
     ) -> Flow[object]:
-        """The content of a result that is kept outside of the thread."""
+        """The content of a result outside of the thread."""
         key = str(where.get("key"))
         data, problem = None, "its name is not valid"
         # A caller may pass messages of his own, so the mark may hold anything.
@@ -403,7 +404,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
             # The problem is named already: the file is not there any more.
             except FileNotFoundError:
                 pass
-            except Exception as error:  # whatever the store raises, the model should know
+            except Exception as error:  # the model should know of any error of the store
                 problem = f"it cannot be read: {type(error).__name__}: {error}"
             if isinstance(data, str):
                 if sha256(data.encode()).hexdigest() == key:
@@ -428,7 +429,7 @@ def _texts(content: Any) -> Iterator[str]:
 
 
 def is_media(block: object) -> bool:
-    """Return True if a block holds something that is not text: an image, for example."""
+    """Return True if a block holds something other than text: an image, for example."""
     return isinstance(block, dict) and not _MEDIA.isdisjoint({block.get("type"), *block})
 
 
@@ -439,17 +440,17 @@ def text_size(message: BaseMessage) -> int:
 
 
 def as_json(content: object) -> str | None:
-    """A content as ASCII from which it can be read again; None if that is not possible."""
+    """A content as ASCII that can be read back; None if that is not possible."""
     try:
         data = json.dumps(content)
-        # What JSON would change, such as a tuple, stays in the thread.
+        # Values that JSON would change, such as a tuple, stay in the thread.
         return data if json.loads(data) == content else None
     except (TypeError, ValueError):
         return None
 
 
 def write_file(folder: Path, key: str, data: str) -> None:
-    """Write a file of a folder, which at no moment holds a part of it only."""
+    """Write a file of a folder, which at no moment holds only a part."""
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=f"{key}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:

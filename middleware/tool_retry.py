@@ -37,17 +37,17 @@ class ToolRetryMiddleware(RetryMiddleware):
 
     Use it only for tools that may run twice: a failed attempt may have done half of its work.
 
-    Nobody knows whether a call that timed out has run. So it is not repeated, and the model reads
-    that its outcome is unknown, unless `retry_on` names the type of the timeout (`TimeoutError`,
-    `httpx.ReadTimeout`), `retry_on` is a predicate, or `idempotent_tools` names the tool. A call
-    that could not connect (`ConnectionRefusedError`, `httpx.ConnectTimeout`) did not run, and is
-    repeated.
+    Nobody knows whether a call that timed out has run. So the call is not repeated, and the model
+    reads that its outcome is unknown, unless `retry_on` names the type of the timeout
+    (`TimeoutError`, `httpx.ReadTimeout`), `retry_on` is a predicate, or `idempotent_tools` names
+    the tool. A call that could not connect (`ConnectionRefusedError`, `httpx.ConnectTimeout`) did
+    not run, and is repeated.
 
     Only an exception that reaches this layer is retried. A ToolMessage with status "error" is a
-    result, whether the tool, a layer further in or `handle_tool_errors` made it. So leave
+    result, whether of the tool, a layer further in or `handle_tool_errors`. So leave
     `handle_tool_errors` at its default, or at a value that does not cover the exceptions to retry.
 
-    By default, `default_retry_on` decides what is retried. An error that it leaves out is retried
+    By default, `default_retry_on` decides about retries. An error outside of the default is retried
     if `retry_on` names its class, which base classes such as `Exception` do not, or is a predicate.
     Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried.
 
@@ -55,21 +55,21 @@ class ToolRetryMiddleware(RetryMiddleware):
         max_retries: As in `ModelRetryMiddleware`.
         tools: The tools whose calls are retried, as names or BaseTool instances; None: all.
         retry_on: As in `ModelRetryMiddleware`.
-        on_failure: What the last failure leads to. "continue": the model receives a result with
-            status "error" that says what failed and how often. "error": the exception is raised,
-            with a note of the attempts, and is handled as without this layer. A function of the
-            exception: the model receives the text that it returns.
+            on_failure: The result of the last failure. "continue": the model receives a result with
+                status "error", with the failure and the number of attempts. "error": the exception
+                is raised, with a note of the attempts, and is handled as without this layer. A
+                function of the exception: the model receives the function's text.
         backoff_factor: As in `ModelRetryMiddleware`.
         initial_delay: The first wait in seconds.
-        max_delay: The longest wait in seconds, jitter included. A wait is at least as long as the
-            server asks for in `Retry-After`. If it asks for more than `max_delay`, the call is not
-            made again.
+            max_delay: The longest wait in seconds, jitter included. A wait is at least as long as
+                the server's `Retry-After`. If the server asks for more than `max_delay`, the call
+                is not made again.
         jitter: As in `ModelRetryMiddleware`.
         idempotent_tools: The tools that may run twice with the same arguments, as names or BaseTool
             instances. Their calls are also repeated after a timeout.
-        timeout: How long an attempt may take, in seconds; None for no limit. Then `TimeoutError` is
-            raised. An async tool is cancelled. A sync tool cannot be stopped: it runs on in its
-            thread, and its result is dropped.
+            timeout: The longest time of an attempt, in seconds; None for no limit. Then
+                `TimeoutError` is raised. An async tool is cancelled. A sync tool cannot be stopped:
+                it runs on in its thread, and its result is dropped.
         name: The name of this instance, if a stack has several.
 
     Raises:
@@ -110,7 +110,7 @@ class ToolRetryMiddleware(RetryMiddleware):
         self._copies: dict[str, tuple[BaseTool, BaseTool]] = {}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
-        """Run the call until it returns a result, or no attempt is left."""
+        """Run the call until there is a result, or no attempt is left."""
         call = request.tool_call
         if self.tool_names is not None and call["name"] not in self.tool_names:
             result: ToolMessage | Command[Any] = yield request
@@ -121,7 +121,7 @@ class ToolRetryMiddleware(RetryMiddleware):
                 record_failure(call["id"], error)
             return error_result(call, text)
 
-        # Inside of a OnceMiddleware, which would not see that a call is repeated, its policy holds.
+        # Inside of a OnceMiddleware, which would not see a repeated call, its policy holds.
         policy = on_unknown(request.runtime)
         idempotent = call["name"] in self.idempotent_tools if policy is None else policy == "rerun"
         if self.timeout is not None and isinstance(request.tool, BaseTool):
@@ -130,12 +130,13 @@ class ToolRetryMiddleware(RetryMiddleware):
         return (yield from self._retry(request, call["name"], _ADVICE, reported, **once))
 
     def _with_timeout(self, tool: BaseTool, seconds: float) -> BaseTool:
-        """A copy of a tool that gives up; one for each tool, because reading signatures is slow."""
+        """A copy of a tool with a timeout, kept because reading signatures is slow."""
         previous = self._copies.get(tool.name)
         # A layer may bring another tool of the same name with each request.
         if previous is None or previous[0] is not tool:
             duplicate, limit = tool.model_copy(), _Timeout(tool, seconds)
-            # Pydantic refuses to set what is not a field. In the instance they hide the methods.
+            # Pydantic refuses to set other names than fields. In the instance they hide the
+            # methods.
             vars(duplicate).update(invoke=limit.invoke, ainvoke=limit.ainvoke)
             previous = self._copies[tool.name] = tool, duplicate
         return previous[1]

@@ -1,7 +1,7 @@
 """Let another model, usually a smaller one, choose which tools to offer.
 
-The middleware is a model layer, because only there the tools are known that a call would offer. One
-choice for each task keeps the provider's prompt cache valid, and costs one call.
+The middleware is a model layer, because only there the tools of a call are known. One choice for
+each task keeps the provider's prompt cache valid, and costs one call.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class ToolSelectionError(TurnError):
     """The tools to offer could not be chosen.
 
     Attributes:
-        answer: The last answer of the choosing model as text; empty if it was not asked.
-        options: The names of the tools it could choose from.
+        answer: The last answer of the choosing model as text; empty without an answer.
+        options: The names of the tools to choose from.
     """
 
     code = "AF346"
@@ -94,35 +94,36 @@ class ToolSelectionError(TurnError):
 class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     """Lets a model choose which client tools the agent's model is offered.
 
-    The choosing model is shown the names and descriptions of the tools, the user's last message and
-    up to six messages before it, without tool results. It answers with structured output that only
-    admits names of the tools. A model without structured output is asked for a JSON list in its
-    text. Its tokens are not streamed.
+    The choosing model gets the names and descriptions of the tools, the user's last message and up
+    to six messages before, without tool results. Its answer is structured output that only admits
+    names of the tools. A model without structured output is asked for a JSON list in its text. Its
+    tokens are not streamed.
 
     One choice serves all model calls until the next user message, or until the set of tools
-    changes. Tools that a provider runs (dicts), tools in `always_include` and a tool that the
-    request's `tool_choice` names are always offered and do not count. No model is asked if there is
-    nothing to choose: with `max_tools` tools or fewer, with a single tool, or before the first user
-    message.
+    changes. Tools at a provider (dicts), tools in `always_include` and a tool named by the
+    request's `tool_choice` are always offered and do not count. No model is asked if there is
+    nothing to
+    choose: with `max_tools` tools or fewer, with a single tool, or before the first user message.
 
-    If the model calls another tool of the agent, which it remembers from earlier turns, the call is
+    If the model calls another tool of the agent, remembered from earlier turns, the call is
     answered with an error and does not run.
 
     Put it outside (before) retries and fallbacks, so that a choice serves all their attempts, and
     inside (after) layers that change the tools or hide parts of the messages.
 
     Args:
-        model: The choosing model, or "provider:name". None: the model of the request.
-        system_prompt: The prompt of the choosing model. The tools and the limit are added to it.
-        max_tools: The most tools it may choose, at least 1. None: no limit.
-        always_include: Names of tools that are always offered.
-        max_retries: How often it is asked again, with the problem, if its answer is not a list of
-            names, or names unknown tools only. Of other answers the known tools are offered, the
-            first `max_tools` of them.
-        on_parsing_failure: What follows the last invalid answer. "all" offers all tools; "none"
-            offers only those that are always offered; a list offers the tools it names; a function
-            receives the last answer, as parsed, or the model's message if nothing could be parsed,
-            and returns such a list; "error" raises ToolSelectionError, which ends the run.
+            model: The choosing model, or "provider:name". None: the model of the request.
+            system_prompt: The prompt of the choosing model. The tools and the limit are appended.
+            max_tools: The most tools to choose, at least 1. None: no limit.
+            always_include: Names of tools that are always offered.
+            max_retries: Further requests, with the problem, for an answer that is not a list of
+                names, or names unknown tools only. Of other answers the known tools are offered,
+                the first `max_tools` of them.
+            on_parsing_failure: The effect of the last invalid answer. "all" offers all tools;
+                "none" offers only the tools that are always offered; a list offers the named tools;
+                a function receives the last answer, as parsed, or the model's message if nothing
+                could be parsed, and returns such a list; "error" raises ToolSelectionError, which
+                ends the run.
         name: The name of this instance, if a stack has several.
 
     Raises:
@@ -170,7 +171,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         self.max_retries, self.on_parsing_failure = max_retries, copied(on_parsing_failure)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Offer the tools chosen for the user's last message; have them chosen if it is new."""
+        """Offer the tools for the user's last message; have tools chosen for a new message."""
         response: ModelResponse
         most = self.max_tools or 1
         # Nothing to choose. Names in `always_include` are checked all the same.
@@ -188,7 +189,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
                 "",
                 client_names,
             )
-        # A provider refuses a request that forces a tool which it does not offer.
+        # A provider refuses a request that forces a tool outside of the offer.
         always_names = {*self.always_include, forced_tool(request.tool_choice)}
         options = [tool for tool in client if tool.name not in always_names]
         names = [tool.name for tool in options]
@@ -213,9 +214,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     def _choose(
         self, request: ModelRequest[Any], options: list[BaseTool], last_index: int
     ) -> Flow[list[str]]:
-        """The names of the tools that the model chooses for the message at `last_index`."""
+        """The names of the model's chosen tools for the message at `last_index`."""
         names = [tool.name for tool in options]
-        # A tool that is offered in any case is not a wrong choice.
+        # A tool that is always offered is not a wrong choice.
         all_names = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
         schema = selection_schema(names, self.max_tools)
         chooser, has_structure = structured_model(self.model or request.model, schema)
@@ -244,7 +245,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         if instead == "none":
             return []
         if instead != "error":
-            # `max_tools` is for the model, and not for names that the user has written.
+            # `max_tools` is for the model, and not for names from the user.
             alternative = instead(read_answer(answer)) if callable(instead) else instead
             selected_names, problem = choice_among(list(alternative), names, all_names, None)
             if not problem:
@@ -286,7 +287,7 @@ def answer_text(answer: object) -> str:
 def choice_among(
     names: object, options: Sequence[str], all_names: Sequence[str], most: int | None
 ) -> tuple[list[str], str]:
-    """The options that an answer names, the first `most` of them; or why it cannot be used."""
+    """The options in an answer, the first `most` of them; or the fault of the answer."""
     if not isinstance(names, list):
         return [], "it does not contain a list of names of tools."
     valid_names = [name for name in names if isinstance(name, str) and name in all_names]

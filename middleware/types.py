@@ -1,4 +1,4 @@
-"""Names that a middleware is written with, under the module name that LangChain uses."""
+"""Names for writing a middleware, under the module name of LangChain."""
 
 from langgraph.prebuilt.tool_node import ToolCallWrapper as ToolCallWrapper
 

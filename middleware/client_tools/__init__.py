@@ -1,9 +1,8 @@
-"""Offer the model tools that the client of a run brings, and let the client run their calls.
+"""Offer the model tools of the client of a run, and let the client run their calls.
 
-The tools, and the format that the client wants the answer in, come in `config["configurable"]`, so
-that each run has its own and none is stored in the state. A client that sends the result of a call
-may change them for the rest of the run: what it then asks for is the artifact of the result, which
-no model reads.
+The tools, and the client's format of the answer, come in `config["configurable"]`, so that each run
+has its own and the state stores none. A client with the result of a call may change them for the
+rest of the run: its new requests are the artifact of the result, which no model reads.
 """
 
 from .middleware import ClientToolsMiddleware

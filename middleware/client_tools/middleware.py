@@ -1,4 +1,4 @@
-"""Offer the model tools that the client of a run brings, and let the client run their calls."""
+"""Offer the model tools of the client of a run, and let the client run their calls."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from agent_factory.structured_output import AutoStrategy
 from .requests import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE, CLIENT_TOOLS, settings_of
 
 MOST_CHARACTERS: Final = 65_536
-"""The longest schema of an answer, as JSON; that of a tool is limited by `client_tool`."""
+"""The longest schema of an answer, as JSON; `client_tool` limits the schema of a tool."""
 
 _PARTS: Final = frozenset({"name", "description", "parameters"})
 
 
 class ClientToolsMiddleware(PayloadFree[AgentState]):
-    """Offers the model tools that the client of a run brings, and lets the client run their calls.
+    """Offers the model tools of the client of a run, and lets the client run their calls.
 
-    For front ends that send tools with each request, as those of AG-UI and OpenAI's API do. A call
-    pauses the run until the client has sent its result, as a call of a `client_tool` does. In
-    Python, a run has such tools in its config:
+    For front ends that send tools with each request, such as AG-UI and OpenAI's API. A call pauses
+    the run until the client has sent its result, like a call of a `client_tool`. In Python, a run
+    has client tools in its config:
 
         config = {"configurable": {"client_tools": [{"name": "page_title"}]}}
 
-    The tools of the agent come first: a client cannot replace one, nor add one of the same name.
-    Names, descriptions and schemas come from the client, and the model reads them, so give this
-    middleware only to agents whose clients may talk to the model.
+    The tools of the agent come first: a client cannot replace a tool, nor add a second tool of the
+    same name. Names, descriptions and schemas come from the client, and the model reads them, so
+    give this middleware only to agents whose clients may talk to the model.
 
     With "required" or a name as `client_tool_choice`, the first request to the model offers only
-    the tools of the client, or the one that is named. Later requests are free.
+    the tools of the client, or the named tool. Later requests are free.
 
-    With a JSON schema as `client_response_format`, the run has a structured answer of that schema,
+    With a JSON schema as `client_response_format`, the run has a structured answer of this schema,
     in place of the agent's own `response_format`.
 
     Args:
@@ -84,9 +84,9 @@ args_schema={'type': 'object', 'properties': {}})}
             choice = settings.get(CLIENT_TOOL_CHOICE) if is_first else None
             if choice in (None, "auto"):
                 request = request.override(tools=[*request.tools, *tools.values()])
-            # The client has asked for a call, and it cannot see those of other tools.
+            # The client has requested a call, and cannot see calls of other tools.
             elif choice == "required":
-                # "any" is the word that LangChain's models share.
+                # "any" is the common word of LangChain's models.
                 request = request.override(tools=[*tools.values()], tool_choice="any")
             elif choice in tools:
                 request = request.override(tools=[tools[choice]], tool_choice=choice)
@@ -105,10 +105,10 @@ args_schema={'type': 'object', 'properties': {}})}
         return response
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
-        """Let the client run a call of its tool."""
+        """Let the client run the call of a client tool."""
         messages = request.state["messages"]
         at = max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=0)
-        # As they were when the model was asked: results of this turn may bring others.
+        # The tools of the request to the model: results of this turn may bring others.
         settings, _ = settings_of(messages[:at])
         tools = self.tools_from(settings.get(CLIENT_TOOLS))
         # Again: a layer may hide a tool of the agent, which a client must not offer again.
@@ -125,8 +125,8 @@ args_schema={'type': 'object', 'properties': {}})}
             definitions: A list of dicts with `name`, `description` and `parameters`; None for none.
 
         Raises:
-            ArgumentError: It has another form, too many tools, or two of one name; or a name, a
-                description or a schema cannot be used.
+                ArgumentError: `definitions` has another form, too many tools, or two of one name;
+                    or a name, a description or a schema cannot be used.
         """
         if definitions is None:
             return {}
@@ -149,13 +149,13 @@ args_schema={'type': 'object', 'properties': {}})}
         return tools
 
     def format_from(self, schema: object) -> AutoStrategy[Any] | None:
-        """Return the strategy for the answer that a client wants; None for none.
+        """Return the strategy for the client's form of the answer; None for none.
 
         Args:
             schema: A JSON schema, perhaps in the envelope of OpenAI's API.
 
         Raises:
-            ArgumentError: It is not a JSON schema, or has more than 65,536 characters.
+                ArgumentError: `schema` is not a JSON schema, or has more than 65,536 characters.
         """
         if schema is None:
             return None
@@ -180,7 +180,7 @@ def _format(text: str) -> AutoStrategy[Any]:
 
 @lru_cache(maxsize=256)
 def _tool(text: str) -> ClientTool:
-    """Return the tool of a definition: the same object each time, since models are bound by it."""
+    """Return the tool of a definition: the same object each time, for the bound models."""
     definition = json.loads(text)
     return client_tool(
         definition["name"], definition.get("description") or "", definition.get("parameters")
@@ -188,7 +188,7 @@ def _tool(text: str) -> ClientTool:
 
 
 def _refuse_collision(tool: object, tools: Mapping[str, ClientTool]) -> None:
-    """Raise ArgumentError if the client brings a tool with the name of one of the agent."""
+    """Raise ArgumentError if a tool of the client has the name of a tool of the agent."""
     name = str(getattr(tool, "name", ""))
     if name in tools and tool is not tools[name]:
         reason = f"{name!r} is the name of a tool of the agent."

@@ -1,4 +1,4 @@
-"""What the client of a run asks for: its tools, which one to call, and the form of the answer."""
+"""Requests of the client of a run: its tools, the tool to call, and the form of the answer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CLIENT_TOOL_CHOICE: Final = "client_tool_choice"
 
 CLIENT_TOOL_CHOICE_AT: Final = "client_tool_choice_at"
 """Key of `config["configurable"]`: the id of the last message of an input that ends with a result.
-The choice holds for the answer to it."""
+The choice holds for the answer to this message."""
 
 CLIENT_RESPONSE_FORMAT: Final = "client_response_format"
-"""Key of `config["configurable"]`: the JSON schema of the answer, as `response_format` takes it."""
+"""Key of `config["configurable"]`: the JSON schema of the answer, as in `response_format`."""
 
 
 def client_request(messages: Sequence[AnyMessage]) -> Mapping[str, Any] | None:
-    """Return what the client asks for since its last result in this turn; None if it did not say.
+    """Return the client's requests since its last result in this turn; None without any.
 
     Args:
         messages: The messages of the thread.
@@ -34,7 +34,7 @@ def client_request(messages: Sequence[AnyMessage]) -> Mapping[str, Any] | None:
 
 
 def _requests(messages: Sequence[AnyMessage]) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Yield what results of the turn ask for, the newest first, and whether no model read them."""
+    """Yield the requests in results of the turn, the newest first; True if no model read them."""
     is_new = True
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
@@ -46,7 +46,7 @@ def _requests(messages: Sequence[AnyMessage]) -> Iterator[tuple[Mapping[str, Any
 
 
 def settings_of(messages: Sequence[AnyMessage]) -> tuple[Mapping[str, Any], bool]:
-    """Return what the client asks for, and whether the model is asked for the first time since."""
+    """Return the client's requests, and whether the model is asked for the first time since."""
     for settings in _requests(messages):
         return settings
     config: Mapping[str, Any] = ensure_config().get("configurable", {})

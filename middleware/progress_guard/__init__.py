@@ -1,6 +1,6 @@
-"""A run that repeats itself is noticed, and ended in three steps.
+"""A guard notices a run that repeats its calls, and ends the run in three steps.
 
-`repetition` reads the turns of a run off its messages and compares them; `middleware` acts.
+`repetition` reads the turns of a run from its messages and compares them; `middleware` acts.
 """
 
 from .middleware import NoProgressError, ProgressGuardMiddleware, ProgressGuardState

@@ -1,12 +1,12 @@
-"""Notice that a run repeats itself, and end it in three steps.
+"""Notice a run that repeats its calls, and end the run in three steps.
 
-Everything is read off the messages of the run, newest first, so the guard keeps no record of calls:
-it decides the same after a resume, in a fork and in another process. A run that gets on costs a
+All facts are in the messages of the run, newest first, so the guard keeps no record of calls: the
+decision is the same after a resume, in a fork and in another process. A run that gets on costs a
 comparison with the four turns before, however long the thread is.
 
 A withheld call is answered with an error. Its tool stays in the request: the tools come first in a
-prompt, so to remove one would make the provider read everything again, and the same tool with
-other arguments may be what is needed next.
+prompt, so removing a tool would make the provider read everything again, and the same tool with
+other arguments may be the next need.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class ProgressGuardState(AgentState):
 
 
 class NoProgressError(TurnError):
-    """A run repeated itself and could not be ended with an answer. The work so far is kept.
+    """A run repeated its calls and could not be ended with an answer. The work so far is kept.
 
-    It is raised with `exit_behavior="error"`, and if a hook jumps back to the model although the
-    answer is the same each time.
+    Raised with `exit_behavior="error"`, and if a hook jumps back to the model although the answer
+    is the same each time.
 
     Attributes:
-        repetition: What was repeated: "search was called 5 times in a row with the same result".
+        repetition: The repetition: "search was called 5 times in a row with the same result".
     """
 
     code = "AF354"
@@ -92,17 +92,17 @@ _ADVICE = {
 
 
 class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
-    """Notices that a run repeats itself, and ends it: by a remark, by withheld calls, by an answer.
+    """Notices a run that repeats its calls, and ends it: by a remark, withheld calls, an answer.
 
-    A turn is a repetition if each of its calls was made in one of the four turns before it, with
-    the same arguments and the same result. So a call that is made again and again counts, and so
-    does a cycle of up to four turns. A turn with anything new starts the count again: another
-    call, other arguments, another result. So does a message of the user.
+    A turn is a repetition if each of its calls was made in one of the four turns before, with the
+    same arguments and the same result. So a call that is made again and again counts, and so does a
+    cycle of up to four turns. A turn with anything new starts the count again: another call, other
+    arguments, another result. So does a message of the user.
 
-    Three more things count. Turns in a row that call only tools which are not offered, and fail,
-    are repetitions, whatever they pass. A tool that fails with the same error each time is one
-    after `error_after` turns, whatever its arguments. And so is the same answer to the same words,
-    if a hook jumps back to the model.
+    Three more things count. Turns in a row with calls of missing tools alone, which fail, are
+    repetitions with any arguments. A tool that fails with the same error each time is a repetition
+    after `error_after` turns, with any arguments. And so is the same answer to the same words, if a
+    hook jumps back to the model.
 
     The *mark* of a repetition is reached with `remark_after` repeated turns in a row, and not
     before a whole cycle was repeated: by the third A, by A B A B, by A B C A B C. Then:
@@ -119,23 +119,23 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         withhold_after: Repeated turns in a row after which calls are withheld.
         answer_after: Repeated turns in a row after which the run ends. For a longer cycle, and for
             `error_after` and `polling_tools`, the later steps follow at the same distance.
-        error_after: Repeated turns in a row after which the same error of a tool counts although
-            the arguments differ.
-        polling_tools: Tools that are called to wait for something, each with the repeated turns
-            after which the model gets a remark: `{"job_status": 20}`.
-        ignore_tools: Tools whose calls never count as a repetition, as names or BaseTool instances:
-            those whose result does not show what they did, such as a key press.
-        ignore_arguments: Names of arguments that make no difference, such as a "reason".
-        result_key: A function of a result that returns what of it counts, for results that hold the
-            time. Default: the content and the status.
-        exit_behavior: How the run ends. "answer": the model is called once more, without tools, for
-            an answer from the work so far. "end": with a message that says what was repeated.
-            "error": NoProgressError is raised.
+            error_after: Repeated turns in a row after which the same error of a tool counts
+                although the arguments differ.
+            polling_tools: Tools that are called to wait for something, each with the repeated turns
+                after which the model gets a remark: `{"job_status": 20}`.
+            ignore_tools: Tools whose calls never count as a repetition, as names or BaseTool
+                instances: tools whose result does not show the effect, such as a key press.
+            ignore_arguments: Names of arguments that make no difference, such as a "reason".
+            result_key: A function from a result to its part that counts, for results that hold the
+                time. Default: the content and the status.
+            exit_behavior: The end of the run. "answer": the model is called once more, without
+                tools, for an answer from the work so far. "end": a message about the repetition.
+                "error": NoProgressError is raised.
         name: Distinguishes several instances.
 
     Raises:
-        ValueError: A count is not a whole number of at least 1, or a later step has a lower count
-            than an earlier one; `exit_behavior` is unknown.
+            ValueError: A count is not a whole number of at least 1, or a later step has a lower
+                count than an earlier step; `exit_behavior` is unknown.
         TypeError: A list of tools or of arguments holds something else, or `result_key` is not a
             plain function.
 
@@ -207,7 +207,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         self.ignore_arguments = frozenset(ignore_arguments)
         self.result_key, self.exit_behavior = result_key, exit_behavior
         # In this process, and not in the state, because a write to the state in each run costs more
-        # than all else. A resumed run begins again, as state that lives for one run does.
+        # than all other work. A resumed run begins again, like state for one run.
         self._starts: Callable[[object, str], list[int]] = lru_cache(RUNS)(lambda run, graph: [])
         most = max(error_after, LONGEST_CYCLE, *self.polling_tools.values())
         self._comparison = Comparison(
@@ -221,7 +221,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         )
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult]:
-        """Call the model, unless the run has to end because it repeats itself."""
+        """Call the model, unless the run has to end because of a repetition."""
         messages: Sequence[AnyMessage] = request.state.get("messages") or ()
         reason: str = request.state.get(_KEY, "")  # type: ignore[assignment]
         # Nearly all calls end here, before any turn is compared.
@@ -236,7 +236,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
             return response
         if repetition and repetition.excess >= self.answer_after - self.remark_after:
             reason = reason or str(repetition)
-            # A hook sends the answers back, so one more answer would not end the run.
+            # A hook sends the answers back, so another answer would not end the run.
             if repetition.kind == "answers":
                 hint = "Let the hook that jumps back give up after a few attempts."
                 raise NoProgressError(str(repetition), hint)
@@ -264,14 +264,14 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         return with_update(request, response, update) if update else response
 
     def _start(self, request: ModelRequest[Any], count: int) -> int:
-        """Count the messages of the thread when this run first came upon one of the user.
+        """Count the messages of the thread at this run's first look at its user message.
 
-        That is its first model call, unless the run was resumed after many turns.
+        The look is at the first model call, unless the run was resumed after many turns.
         """
         runtime = request.runtime
         if runtime is None or (control := run_identity(runtime)) is None:
             return count
-        # A subagent has the run of its caller. Its namespace begins with the task that called it.
+        # A subagent has the run of its caller. Its namespace begins with the task of the call.
         info = runtime.execution_info
         start = self._starts(control, info.checkpoint_ns.rpartition("|")[0] if info else "")
         # The cached list is empty until the first call of the run.
@@ -282,10 +282,10 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
     def _remarked(
         self, request: ModelRequest[Any], repetition: Repetition
     ) -> tuple[ModelRequest[Any], dict[str, object]]:
-        """The request with a remark, and the update that keeps it in the thread."""
+        """The request with a remark, and the update that keeps the remark in the thread."""
         last = request.messages[-1] if request.messages else None
         if isinstance(last, ToolMessage) and MARKS in last.response_metadata:
-            return request, {}  # a call that was withheld: its result says why
+            return request, {}  # a withheld call: its result has the reason
         advice = _ADVICE[repetition.kind].format(tools=", ".join(sorted(names_of(request.tools))))
         if self._withholds(repetition):
             advice = f"Such a call does not run any more. {advice}"
@@ -296,7 +296,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         last_ids = {message.id for message in request.state.get("messages", [])[-1:]} - {None}
         if not isinstance(changed, ToolMessage) or changed.id not in last_ids:
             return request.override(messages=messages), {}
-        # The next requests begin with this one, and the provider has it in its cache.
+        # The next requests begin with this request, and the provider has it in its cache.
         metadata = {**changed.response_metadata, MARKS: {"remark": text}}
         messages[-1] = changed.model_copy(update={"response_metadata": metadata})
         return request.override(messages=messages), {"messages": [messages[-1]]}
@@ -308,7 +308,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
     def _refusals(
         self, request: ModelRequest[Any], response: ModelResponse, repetition: Repetition
     ) -> list[ToolMessage]:
-        """Errors as the results of the calls that do not run because they repeat others."""
+        """Errors as the results of the withheld calls."""
         if not self._withholds(repetition):
             return []
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
@@ -335,7 +335,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
 
 
 def _arguments_of(request: ModelRequest[Any], name: str | None) -> Collection[str] | None:
-    """The arguments of a tool that a request offers; None if it takes any, or is not known."""
+    """The arguments of an offered tool; None if the tool takes any, or is not known."""
     for tool in request.tools:
         if not isinstance(tool, BaseTool) or tool.name != name:
             continue

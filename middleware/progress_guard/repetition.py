@@ -13,14 +13,14 @@ from agent_factory.middleware._shared.messages import mark_in
 from agent_factory.structured_output.strategies import EXPLANATION
 
 LONGEST_CYCLE = 4
-"""The most turns of a cycle: a turn is compared with this many turns before it."""
+"""The most turns of a cycle: a turn is compared with as many turns before."""
 
 MARKS = "progress_guard"
 """Key in the response metadata of results: a remark was added, or the call did not run."""
 
 
 class Call(TypedDict):
-    """A call of a turn: of a tool, one that could not be read, or an answer."""
+    """A call of a turn: of a tool, an unreadable call, or an answer."""
 
     name: ReadOnly[str | None]
     args: ReadOnly[object]
@@ -28,7 +28,7 @@ class Call(TypedDict):
 
 
 class Turn(NamedTuple):
-    """The calls of a turn, and where its results are; an answer is a call without a name."""
+    """The calls of a turn, and the positions of its results; an answer is a call without a name."""
 
     calls: Sequence[Call]
     messages: Sequence[object]
@@ -57,15 +57,15 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """Turns at the end of a run that repeat earlier ones."""
+    """Turns at the end of a run that repeat earlier turns."""
 
     kind: Literal["calls", "unknown", "errors", "answers"]
-    cycle: Sequence[Turn]  # the turns that are repeated
+    cycle: Sequence[Turn]  # the repeated turns
     times: int
     excess: int  # repeated turns beyond the mark
 
     def __str__(self) -> str:
-        """The repetition as half a sentence; the decision log, the model and users read it."""
+        """The repetition as half a sentence, for the decision log, the model and users."""
         if self.kind == "answers" and len(self.cycle) == 1:
             return f"the same answer was given {self.times} times in a row"
         if self.kind == "unknown":
@@ -81,14 +81,14 @@ class Repetition:
 
 
 Arguments = Callable[[str | None], Collection[str] | None]
-"""Returns the arguments that a tool has; None if it takes any."""
+"""Returns the arguments of a tool; None if the tool takes any."""
 
 
 class Turns:
-    """The turns of a run, newest first, read off its messages as far as they are needed.
+    """The turns of a run, newest first, read from its messages on demand.
 
-    They are the turns since the last message of the user. A hook may write as the user, too: what
-    it adds in a run, which began with the first `start()` messages, does not count as one.
+    They are the turns since the last message of the user. A hook may write as the user, too: its
+    messages in a run, which began with the first `start()` messages, do not count.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Turns:
         return read
 
     def get(self, at: int) -> Turn | None:
-        """A turn by its place from the end; None if the run does not have as many."""
+        """A turn by its number from the end; None if the run has fewer turns."""
         read = self.first(at + 1)
         return read[at] if at < len(read) else None
 
@@ -126,7 +126,7 @@ def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
             if message.invalid_tool_calls:
                 calls = [*calls, *message.invalid_tool_calls]
             if not calls:
-                # A hook that sends an answer back writes as the user: to other words, the same
+                # A hook that sends an answer back writes as the user: after other words, the same
                 # answer is new.
                 before = messages[at - 1] if at else None
                 words = before.text if isinstance(before, HumanMessage) else ""
@@ -138,7 +138,7 @@ def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rules for what counts as a repetition, and from when on; the arguments of the guard."""
+    """Rules for the kinds of repetitions and their marks; the arguments of the guard."""
 
     remark_after: int
     error_after: int
@@ -149,9 +149,9 @@ class Comparison:
     result_key: Callable[[ToolMessage], object] | None
 
     def is_progress(self, messages: Sequence[Any], arguments: Arguments) -> bool:
-        """Return True if the last turn certainly repeats nothing, as nearly all do.
+        """Return True if the last turn certainly repeats nothing, like nearly all turns.
 
-        Its last result is not an error, and the turns before it have not made its first call.
+        Its last result is not an error, and the turns before have not made its first call.
         """
         if not messages or messages[-1].type != "tool" or messages[-1].status == "error":
             return False
@@ -177,7 +177,7 @@ class Comparison:
     def repetition(
         self, turns: Turns, offered_tools: Callable[[], Collection[str]]
     ) -> Repetition | None:
-        """Return the repetition in the turns that has reached its mark, if any."""
+        """Return the repetition in the turns at or above its mark, if any."""
         longest = self.of_calls(turns)
         last = turns.read[0] if turns.read else None
         # If all results are errors, so is the last message, which costs less to find out.
@@ -189,7 +189,7 @@ class Comparison:
         return longest
 
     def of_calls(self, turns: Turns) -> Repetition | None:
-        """The repetition of calls, or of answers, that is furthest beyond its mark."""
+        """The repetition of calls, or of answers, that is furthest above its mark."""
         longest: Repetition | None = None
         period = polling = count = 0
         while count < self.reach and (distance := self.distance(turns, count)):
@@ -205,7 +205,7 @@ class Comparison:
         return longest
 
     def distance(self, turns: Turns, at: int) -> int:
-        """Count the turns back to the same calls as a turn has; 0 if one of them is new."""
+        """Count the turns back to the same calls as those of a turn; 0 if a call is new."""
         end = at + 1 + LONGEST_CYCLE
         read = turns.first(end)
         furthest = 0
@@ -215,7 +215,7 @@ class Comparison:
                 return 0
             for distance, earlier in enumerate(read[at + 1 : end], 1):
                 for earlier_call in earlier.calls:
-                    # Nearly all calls are new, so what costs least is compared first.
+                    # Nearly all calls are new, so the cheapest comparison is first.
                     if (
                         earlier_call["name"] == name
                         and self.is_same_call(call, earlier_call, turns.arguments)
@@ -231,7 +231,7 @@ class Comparison:
         return furthest
 
     def of_unknown_tools(self, turns: Turns, offered_tools: Collection[str]) -> Repetition | None:
-        """Turns in a row that call only tools which the request does not offer, and fail."""
+        """Turns in a row with calls of tools outside of the request alone, which fail."""
         count = 0
         while count <= self.reach and (turn := turns.get(count)) is not None:
             if not turn.failed or any(call["name"] in offered_tools for call in turn.calls):
@@ -267,7 +267,7 @@ class Comparison:
     def is_same_call(self, one: Call, other: Call, arguments: Arguments) -> bool:
         """Return True if two calls have the same name, and as JSON the same arguments.
 
-        Arguments that the tool does not have do not count.
+        Arguments unknown to the tool do not count.
         """
         mine, theirs = one["args"], other["args"]
         if one["name"] != other["name"]:
@@ -295,13 +295,13 @@ class Comparison:
             return not call["name"] and not earlier_call["name"]  # two answers
         marks = [mark_in(result, MARKS) or {} for result in (last, other)]
         if any("withheld" in mark for mark in marks):
-            return True  # the call would have brought what it brought before
+            return True  # the call would have brought the same result
         if last.status != other.status or _is_explanation(last) or _is_explanation(other):
             return False
         keys = []
         for result, mark in zip((last, other), marks, strict=True):
             content: Any = result.content
-            if remark := mark.get("remark"):  # what counts is the result as the tool gave it
+            if remark := mark.get("remark"):  # the result counts as the tool gave it
                 if isinstance(content, list):
                     content = content[:-1]
                 else:
@@ -329,5 +329,5 @@ def _is_same_json(first: object, other: object) -> bool:
 
 
 def _is_explanation(result: ToolMessage) -> bool:
-    """Return True if it says what is wrong with a structured answer, whose retries have a limit."""
+    """Return True for an explanation of a wrong structured answer, whose retries have a limit."""
     return result.additional_kwargs.get("lc_source") == EXPLANATION
