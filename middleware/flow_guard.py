@@ -29,7 +29,7 @@ from agent_factory.review.seen import (
     thread_labels,
 )
 
-from ._shared.changed_calls import CallChanged, Guard, is_same_agent
+from ._shared.changed_calls import is_same_agent
 from ._shared.declarations import policy_findings
 from ._shared.payload_free import PayloadFree
 from ._shared.validation import check_choice, copied
@@ -184,16 +184,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         # Most agents have few tools with labels, and most calls are of others.
         sources = labels_before if is_free else thread_labels(request)
         with seen_outside(sources) if sources else nullcontext(), _Starts(request) as starts:
-            if is_free:
-                try:
-                    with Guard(request, self.name, None, self._is_free):
-                        result: ToolMessage | Command[Any] = yield request
-                except CallChanged as changed:
-                    if changed.reviewer != self.name:
-                        raise
-                    result = yield from super().around_tool(changed.request)
-            else:
-                result = yield from super().around_tool(request)
+            result: ToolMessage | Command[Any] = yield from super().around_tool(request)
         labels = starts.labels
         # Without a start, an error is that of a layer, such as a denied call. Other results may be
         # those of an earlier start.

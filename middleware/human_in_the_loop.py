@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Required, cast, get_args
@@ -16,8 +15,6 @@ from typing import Any, Final, Literal, Required, cast, get_args
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import BaseTool
-from langgraph.func import entrypoint
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -37,10 +34,19 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.errors import BuildWarning, EndlessLoop, SpecError
-from agent_factory.review.approvals import ApprovalStore, approval_store
-from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
-from agent_factory.review.pending_calls import PendingCall, calls_of, read_request
+from agent_factory.review.approval import (
+    Approval,
+    AskJudge,
+    AskPerson,
+    Deny,
+    Evidence,
+    LookUp,
+    Run,
+)
+from agent_factory.review.decision import Judgement
+from agent_factory.review.errors import InvalidAnswer
 from agent_factory.review.policy import (
+    ALLOWED,
     OPTIONS,
     UNCOVERED,
     DecisionType,
@@ -50,17 +56,15 @@ from agent_factory.review.policy import (
     decides_as_written,
     seen_labels,
 )
-from agent_factory.review.questions import ask_about
+from agent_factory.review.questions import Question
 from agent_factory.review.records import (
     EDITED,
     REVIEWED,
     approved_digest,
-    call_digest,
     digest,
     is_same_call,
     last_records,
     original_of,
-    split_decisions,
     with_edit,
     with_review,
     with_valid_calls,
@@ -81,14 +85,13 @@ from agent_factory.review.requests import (
     ToolApprovalRequest,
 )
 from agent_factory.review.seen import labels_seen, seen_text
-from agent_factory.types import setting
+from agent_factory.review.standing_approvals import ApprovalStore, approval_store
 
-from ._shared.changed_calls import CallChanged, Decisions, Guard, decisions_of
+from ._shared.changed_calls import CallChanged, Guard, approval_of
 from ._shared.declarations import policy_findings, policy_guards
 from ._shared.invocable import Called, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result, last_turn, unanswered
-from ._shared.standing_approvals import covered_calls, remember_approval, subject_of
 from ._shared.validation import check_choice, copied
 
 __all__ = [
@@ -332,8 +335,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if self.interrupt_mode != "batched" or message is None:
             return None
         # A hook may have written calls that share an id: each needs its own decision.
-        message = with_valid_calls(message)
-        questions: list[tuple[ToolCallRequest, Rule]] = []
+        message, store = with_valid_calls(message), approval_store(runtime.store)
+        approvals = []
         for call in unanswered(message, tail):
             if self.policy.allows(call["name"]):
                 continue
@@ -347,69 +350,67 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                 tools=[*tools.values()],
             )
             # As a tool layer would get it.
-            request = ToolCallRequest(call, tools.get(call["name"]), state, tool_runtime)
-            if (rule := self.policy.rule_for(request)).action == "ask":
-                questions.append((request, rule))
-        if not questions:
+            approval = Approval(self.name, self.policy.rule_for, remembers=store is not None)
+            approval.begin(ToolCallRequest(call, tools.get(call["name"]), state, tool_runtime))
+            if approval.rule.action == "ask":
+                approvals.append(approval)
+        approvals = yield from _uncovered(approvals, store)
+        if not approvals:
             return None
-        store = approval_store(runtime.store)
-        covered_ids = yield from covered_calls(self.name, questions, store)
-        questions = [pair for pair in questions if pair[0].tool_call["id"] not in covered_ids]
-        if not questions:
-            return None
-        reviews = [self._review_of(request, rule, store) for request, rule in questions]
-        actions, configs = zip(*reviews, strict=True)
-        question = HITLRequest(action_requests=[*actions], review_configs=[*configs])
-        requests = [request for request, _ in questions]
-        judge_one, decisions = self._judge_of(requests), None
-        while decisions is None:
-            decisions = _ask_reviewer(question, judge_one)
-        calls = [request.tool_call for request in requests]
-        edits, results = split_decisions(list(zip(calls, decisions, strict=True)))
-        digests = {}
-        for (request, rule), decision in zip(questions, decisions, strict=True):
-            call = request.tool_call
-            if (edit := edits.get(call["id"])) is not None:
-                request = _edited(request, edit)
-                # What it was edited into was not asked about: `around_tool` does.
-                if not self._holds(rule, call, request):
-                    continue
-            digests[call["id"]] = call_digest(request.tool_call, request.tool)
-            yield from remember_approval(self.name, rule, request, decision, store)
+        calls = [approval.request.tool_call for approval in approvals]
+        question, judgements = self._question(approvals, is_batch=True), None
+        while judgements is None:
+            judgements = question.judgements_of(interrupt(question))
+        digests: dict[str | None, str] = {}
+        edits: dict[str | None, ToolCall] = {}
+        results = []
+        for call, approval, judgement in zip(calls, approvals, judgements, strict=True):
+            approval.take(judgement)
+            step = approval.next()
+            if approval.request.tool_call is not call:
+                edits[call["id"]] = approval.request.tool_call
+            if isinstance(step, Deny) and step.result is not None:
+                results.append(step.result)
+            elif not isinstance(step, Run):
+                continue  # an edit into a call that nobody was asked about: `around_tool` asks
+            elif step.remember is not None and store is not None:
+                yield Invoke(Called(store.add), (step.remember,))
+            digests[call["id"]] = approval.digest_of(approval.request)
         return {"messages": [with_review(message, self.name, digests, edits), *results]}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Ask about a call without a decision; report an edit to the model."""
         call, records = request.tool_call, last_records(request.state["messages"])
         original = original_of(call, records) if EDITED in records else None
-        with decisions_of(request, self.name) as records_of_task:
+        store = approval_store(request.runtime.store)
+        new = partial(Approval, self.name, self._rule_for, remembers=store is not None)
+        with approval_of(request, self.name, new) as approval:
             # In per_call mode each decision is made here, so that none can be on record.
             if self.interrupt_mode == "batched" and REVIEWED in records:
-                # None without a decision, and no call has None as its digest.
-                records_of_task.approved.add(approved_digest(call, records, self.name))
-            open_request = request
+                approval.approve(approved_digest(call, records, self.name))
+            changed = request
             for _ in range(MOST_CHANGES):
                 # Most calls are of tools whose calls all run. Such a call needs no decision, unless
                 # a layer further in makes it a call of another tool, which the guard notices.
-                allowed: str | None = open_request.tool_call["name"]
-                if not self.policy.allows(open_request.tool_call["name"]):
-                    allowed = None
-                    outcome = yield from self._settle(open_request, records_of_task)
-                    if isinstance(outcome, ToolMessage):
-                        return outcome
-                    asked, runs = open_request.tool_call, outcome.tool_call
-                    if runs is not asked and not is_same_call(runs, asked):
-                        request, original = outcome, original or call
-                knows_tool = request.tool is not None
-                may_run = partial(self._may_run, records_of_task.approved, knows_tool=knows_tool)
+                if not (is_free := self._is_free(changed)):
+                    approval.begin(changed)
+                    while not isinstance(step := approval.next(), Run | Deny):
+                        yield from self._perform(approval, step, store)
+                    if isinstance(step, Deny):
+                        return step.result or _denied(step)
+                    if step.remember is not None and store is not None:
+                        yield Invoke(Called(store.add), (step.remember,))
+                    runs = step.request.tool_call
+                    if runs is not changed.tool_call and not is_same_call(runs, changed.tool_call):
+                        request, original = step.request, original or call
                 try:
-                    with Guard(request, self.name, allowed, may_run):
+                    with Guard(request, self.name, changed if is_free else None, approval):
                         result: ToolMessage | Command[Any] = yield request
                     break
-                except CallChanged as changed:
-                    if changed.reviewer != self.name:
+                except CallChanged as change:
+                    if change.reviewer != self.name:
                         raise  # for a reviewer further out, which has not decided about it
-                    open_request = changed.request
+                    changed = change.request
             else:
                 raise EndlessLoop(
                     call["name"],
@@ -423,152 +424,112 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             result = with_edit(result, call, request.tool_call, notice)
         return result
 
-    def _settle(
-        self, request: ToolCallRequest, decisions_so_far: Decisions
-    ) -> Flow[ToolMessage | ToolCallRequest]:
-        """Decide about a call: return its result, or else what runs, whose digest is approved."""
-        settled, first_request = decisions_so_far.settled, request
-        # Most calls need no decision, and no digest.
-        if settled and (first := call_digest(request.tool_call, request.tool)) in settled:
-            earlier = settled[first]  # a layer has begun the call again
-            return earlier if isinstance(earlier, ToolMessage) else _edited(request, earlier)
-        while True:  # each pass asks a person, and no pass asks about a call that is approved
-            call, rule = request.tool_call, self.policy.rule_for(request)
-            if rule.action == "deny":
-                return _denied(call, rule.reason, _seen_by(request, rule))
-            if rule.action == "allow" or self._chooses_calls:
-                return request
-            if (digest := call_digest(call, request.tool)) in decisions_so_far.approved:
-                return request
-            store = approval_store(request.runtime.store)
-            objection = yield from self._objection(request, rule, store)
-            if objection is None:
-                decisions_so_far.approved.add(digest)
-                return request
-            if not rule.asks:
-                return _denied(call, objection, _seen_by(request, rule))
-            action, config = self._review_of(request, rule, store, objection)
-            question = ToolApprovalRequest(type="tool_approval", **action, review_config=config)
-            judge_one = self._judge_of([request])
+    def _is_free(self, request: ToolCallRequest) -> bool:
+        """Return True if a call is of a tool whose calls all run without a decision."""
+        return self.policy.allows(request.tool_call["name"])
+
+    def _rule_for(self, request: ToolCallRequest) -> Rule:
+        """The rule about a call; a subclass with its own hook has decided there who is asked."""
+        rule = self.policy.rule_for(request)
+        return ALLOWED if self._chooses_calls and rule.action != "deny" else rule
+
+    def _perform(
+        self, approval: Approval, step: AskPerson | AskJudge | LookUp, store: ApprovalStore | None
+    ) -> Flow[None]:
+        """Carry out a step of the decision about a call, and take the answer."""
+        if isinstance(step, AskPerson):
             # The task may have other interrupts: of the tool, or of the same question before a new
             # version of the agent. LangGraph gives the interrupts of a task their answers by order.
-            plain = rule.action == "ask" and not objection and decisions_so_far.approved <= {None}
-            decisions = _ask_reviewer(question, judge_one, request.tool) if plain else None
-            if decisions is None:
-                decisions = yield from _ask_in_own_graph(question, judge_one, request.tool)
-            (decision,) = decisions
-            edits, results = split_decisions([(call, decision)])
-            if results:
-                # For a layer that begins the call again, as a retry does: it is not asked about
-                # twice.
-                first = call_digest(first_request.tool_call, first_request.tool)
-                settled[first] = results[0]
-                return results[0]
-            if edits:
-                request = _edited(request, edits[call["id"]])
-                if not self._holds(rule, call, request):
-                    continue
-            decisions_so_far.approved.add(call_digest(request.tool_call, request.tool))
-            if request.tool_call is not call:
-                first = call_digest(first_request.tool_call, first_request.tool)
-                settled[first] = request.tool_call
-            yield from remember_approval(self.name, rule, request, decision, store)
-            return request
+            is_first = step.rule.action == "ask" and not step.objection and not approval.approved
+            question = self._question([approval])
+            judgements = question.judgements_of(interrupt(question)) if is_first else None
+            if judgements is None:
+                judgements = yield from _asked_apart(question)
+            approval.take(judgements[0])
+        elif isinstance(step, LookUp) and step.approval_id is not None:
+            assert store is not None  # without a store, nothing is looked up
+            # A step that is resumed or repeated may have found it before it was revoked.
+            still = yield Invoke(Called(store.find), (*step.subject, step.approval_id))
+            if still is not None:
+                yield Invoke(Called(store.use), (still, step.subject[0], step.subject[2]))
+                set_reason(f"standing approval {still.id} by {still.by or 'a person'}")
+            approval.take(still)
+        else:
+            subject, rule = approval.subject, approval.rule
 
-    def _objection(
-        self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None
-    ) -> Flow[str | None]:
-        """Reason why a call must not run unless a person approves it; None if it may run."""
-        remembers = store is not None and rule.remember is not None and rule.asks
-        if not remembers and rule.action == "ask":
-            return ""
-        subject = subject_of(self.name, rule, request)
+            def consult() -> Flow[Evidence]:
+                while (evidence := approval.evidence) is None:
+                    if isinstance(approval.next(), LookUp) and store is not None:
+                        approval.take((yield Invoke(Called(store.find), subject)))
+                    else:
+                        judge = cast("RiskJudge", self._judge)  # a policy that judges has one
+                        approval.take((yield from judge.objection_to(approval.request)))
+                return evidence
 
-        def look() -> Flow[dict[str, object]]:
-            approval = None
-            if store is not None and remembers:
-                approval = yield Invoke(Called(store.find), subject)
-            if approval is not None:
-                return {"approval": approval.id}
-            if rule.action == "judge" and self._judge is not None:
-                return {"objection": (yield from self._judge.objection_to(request))}
-            return {"objection": ""}
+            evidence = yield from once_per_task([digest(*subject)], consult)
+            if "approval" not in evidence:
+                set_reason(f"rule {rule.tool!r}: {evidence['objection'] or rule.action}")
+            approval.recall(evidence)
 
-        result = yield from once_per_task([digest(*subject)], look)
-        if "approval" not in result:
-            set_reason(f"rule {rule.tool!r}: {result['objection'] or rule.action}")
-            return cast("str | None", result["objection"])
-        assert store is not None
-        # A step that is resumed or repeated may have found it before it was revoked.
-        still = yield Invoke(Called(store.find), (*subject, result["approval"]))
-        if still is None:
-            return "Its standing approval was revoked or has expired."
-        yield Invoke(Called(store.use), (still, subject[0], subject[2]))
-        set_reason(f"standing approval {still.id} by {still.by or 'a person'}")
-        return None
+    def _question(self, approvals: Sequence[Approval], *, is_batch: bool = False) -> Question:
+        """The question about calls, and how its answer is judged."""
+        parts = [self._request_of(cast("AskPerson", approval.next())) for approval in approvals]
+        actions, configs = zip(*parts, strict=True)
+        request: HITLRequest | ToolApprovalRequest
+        if is_batch:
+            request = HITLRequest(action_requests=[*actions], review_configs=[*configs])
+        else:
+            request = cast("ToolApprovalRequest", {"type": "tool_approval", **actions[0]})
+            request["review_config"] = configs[0]
+        judges = {str(a.request.tool_call["id"]): a.judge for a in approvals}
+        tool = None if is_batch else approvals[0].request.tool
+        return Question(request, lambda call, decision: judges[call.id](decision), tool)
 
-    def _may_run(
-        self, digests: Collection[str | None], ran: ToolCallRequest, *, knows_tool: bool
-    ) -> bool:
-        """Return True if a call that is about to run is one that was decided about."""
-        rule = self.policy.rule_for(ran)
-        if rule.action == "allow" or (self._chooses_calls and rule.action != "deny"):
-            return True
-        # A layer may bring the tool: then nobody knew its arguments when the call was approved.
-        tool = ran.tool if knows_tool else None
-        return call_digest(ran.tool_call, tool) in digests
-
-    def _holds(self, rule: Rule, call: ToolCall, new_request: ToolCallRequest) -> bool:
-        """Return True if a decision about a call by a rule is also about what it was edited into.
-
-        Another call of the same tool by the same rule is what those who decide were asked about.
-        """
-        new, name = self.policy.rule_for(new_request), new_request.tool_call["name"]
-        return new.action == "allow" or (new == rule and name == call["name"])
-
-    def _judge_of(self, requests: Sequence[ToolCallRequest]) -> Judge:
-        by_id = {str(request.tool_call["id"]): request for request in requests}
-
-        def judge_one(call: PendingCall, decision: Any) -> Judgement:
-            if not is_about(call, decision):
-                return Judgement(dict(decision), None)  # the call is asked about again
-            request = by_id[call.id]
-
-            def rules(edit: ToolCall) -> list[Rule]:
-                return [self.policy.rule_for(_edited(request, edit))]
-
-            return judge(call, decision, _tools_of(request), rules)
-
-        return judge_one
-
-    def _review_of(
-        self, request: ToolCallRequest, rule: Rule, store: ApprovalStore | None, objection: str = ""
-    ) -> tuple[ActionRequest, ReviewConfig]:
-        """Question about a call, and the decisions that may be made."""
-        call, description = request.tool_call, rule.description
+    def _request_of(self, step: AskPerson) -> tuple[ActionRequest, ReviewConfig]:
+        """The request for a decision about a call, and the decisions that may be made."""
+        request, rule, call = step.request, step.rule, step.call
+        description = rule.description
         if description is None:
-            args = json.dumps(call["args"], default=str, ensure_ascii=False)
-            description = f"{self.description_prefix}\n\nTool: {call['name']}\nArgs: {args}"
+            args = json.dumps(call.args, default=str, ensure_ascii=False)
+            description = f"{self.description_prefix}\n\nTool: {call.name}\nArgs: {args}"
         elif not isinstance(description, str):
-            description = description(call, request.state, request.runtime)
-        texts = (description, rule.reason, _seen_by(request, rule), objection)
-        description = "\n".join(filter(None, texts))
+            description = description(request.tool_call, request.state, request.runtime)
+        texts = (description, rule.reason, _seen_by(request, rule), step.objection)
         action = ActionRequest(
-            name=call["name"],
-            args=call["args"],
-            description=description,
-            tool_call_id=call["id"],
-            digest=call_digest(call, request.tool),
+            name=call.name,
+            args=request.tool_call["args"],
+            description="\n".join(filter(None, texts)),
+            tool_call_id=request.tool_call["id"],
+            digest=call.call_digest,
         )
-        allowed = list(rule.allowed_decisions)
-        config = ReviewConfig(action_name=call["name"], allowed_decisions=allowed)
+        config = ReviewConfig(action_name=call.name, allowed_decisions=[*rule.allowed_decisions])
         if rule.args_schema is not None:
             config["args_schema"] = dict(rule.args_schema)
         if rule.reviewers:
             config["reviewers"] = sorted(rule.reviewers)
-        if rule.remember is not None and store is not None:
-            config["remember"] = rule.remember
+        if call.remember is not None:
+            config["remember"] = call.remember
         return action, config
+
+
+def _uncovered(approvals: list[Approval], store: ApprovalStore | None) -> Flow[list[Approval]]:
+    """The approvals of calls that no standing approval covers; the others ask in `around_tool`."""
+    lookups = {a.request.tool_call["id"]: a for a in approvals if isinstance(a.next(), LookUp)}
+    if store is None or not lookups:
+        return approvals
+
+    def look() -> Flow[list[str | None]]:
+        ids = []
+        for id_, approval in lookups.items():
+            if (yield Invoke(Called(store.find), approval.subject)) is not None:
+                ids.append(id_)
+        return ids
+
+    keys = [digest(*approval.subject) for approval in lookups.values()]
+    covered = yield from once_per_task(keys, look)
+    for id_ in lookups.keys() - {*covered}:
+        lookups[id_].take(None)
+    return [a for a in approvals if a.request.tool_call["id"] not in covered]
 
 
 def _seen_by(request: ToolCallRequest, rule: Rule) -> str:
@@ -577,78 +538,47 @@ def _seen_by(request: ToolCallRequest, rule: Rule) -> str:
     return seen_text(labels_seen(request), labels) if labels else ""
 
 
-def _denied(call: ToolCall, *reasons: str) -> ToolMessage:
-    reason = "".join(f"{text.removesuffix('.')}. " for text in reasons if text)
+def _denied(step: Deny) -> ToolMessage:
+    call, seen = step.request.tool_call, _seen_by(step.request, step.rule) if step.rule else ""
+    reason = "".join(f"{text.removesuffix('.')}. " for text in (step.reason, seen) if text)
     return error_result(call, _DENIAL.format(name=call["name"], reason=reason))
 
 
-def _tools_of(request: ToolCallRequest) -> dict[str, BaseTool]:
-    """The tools of an agent by name. If a layer has replaced one, that of the request counts."""
-    tools = request.runtime.tools
-    return {tool.name: tool for tool in (*tools, request.tool) if tool is not None}
+def _asked_apart(question: Question) -> Flow[list[Judgement]]:
+    """Ask about a call in a graph of its own, whose interrupts are apart from those of the task."""
 
+    def ask() -> Flow[object]:
+        yield from ()
+        return interrupt(question)
 
-def _edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
-    return replace(request, tool_call=edit, tool=_tools_of(request).get(edit["name"]))
-
-
-# A graph, because its interrupts are counted apart from those of the task.
-@entrypoint()
-def _ask_again(question: ToolApprovalRequest) -> dict[str, object]:
-    if read_request(question) is None:  # of another graph, which had this namespace before
-        return {}
-    return {"digest": calls_of(question)[0].call_digest, "decision": interrupt(question)}
-
-
-def _ask_in_own_graph(
-    question: ToolApprovalRequest, judge_one: Judge, tool: BaseTool | None
-) -> Flow[list[dict[str, object]]]:
-    """Ask about a call in a graph, whose interrupts are apart from those of the task."""
+    call = question.calls[0]
+    outside = InvalidAnswer(
+        call.name,
+        "cannot be asked about outside of an agent.",
+        "Test the answers in an agent with a checkpointer.",
+    )
     for _ in range(MOST_QUESTIONS):
-        # In a task that is resumed, a graph that has ended returns its old state: the decision
-        # about what the call was then, or what another graph returned. The next one has another
-        # namespace.
-        with setting(_judge_now, (judge_one, tool)):
-            answer = yield Invoke(_ask_again, question)
-        if answer.get("digest") == question["digest"]:
-            decisions = _judged(question, answer["decision"], judge_one)
-            if decisions is not None:
-                return decisions
-    name = question["name"]
+        # An answer about the call as it was then is passed over.
+        answer = yield from once_per_task(dict(question), ask, outside, _has_same_digest)
+        if (judgements := question.judgements_of(answer)) is not None:
+            return judgements
     raise EndlessLoop(
-        name,
-        f"{MOST_QUESTIONS} answers about calls of {name} were given in one step, and none was "
+        call.name,
+        f"{MOST_QUESTIONS} answers about calls of {call.name} were given in one step, and none was "
         "about this call.",
         "Reject the call, and let the model make another one.",
     )
 
 
-_judge_now: ContextVar[tuple[Judge, BaseTool | None]] = ContextVar(
-    "judge_now", default=(judge, None)
-)
-"""The judge of the answer that `interrupt` waits for, and the tool of the call."""
+def _has_same_digest(request: object, other: object) -> bool:
+    """Return True if two stored requests ask about the same call."""
+    requests = [part for part in (request, other) if isinstance(part, Mapping)]
+    return len(requests) == 2 and requests[0].get("digest") == requests[1].get("digest")
 
 
-def interrupt(request: HITLRequest | ToolApprovalRequest) -> object:
-    """Interrupt the run with a request, and return the answer. Tests may patch this function."""
-    return ask_about(request, *_judge_now.get())
-
-
-def _ask_reviewer(
-    request: HITLRequest | ToolApprovalRequest, judge_one: Judge, tool: BaseTool | None = None
-) -> list[dict[str, object]] | None:
-    """The decisions about a request; None if the answer is about what a call was before."""
-    with setting(_judge_now, (judge_one, tool)):
-        answer = interrupt(request)
-    return _judged(request, answer, judge_one)
-
-
-def _judged(
-    request: HITLRequest | ToolApprovalRequest, answer: object, judge_one: Judge
-) -> list[dict[str, object]] | None:
-    calls = calls_of(request)
-    decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge_one)]
-    return decisions if all(map(is_about, calls, decisions)) else None
+def interrupt(question: Question) -> object:
+    """Interrupt the run with a question, and return the answer. Tests may patch this function."""
+    return question.ask()
 
 
 def rule_of(tool: object, config: object) -> Rule:

@@ -17,8 +17,8 @@ from langgraph.types import Command, interrupt
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.prebuilt import create_react_agent
-from agent_factory.review.approvals import approval_store
 from agent_factory.review.pending_calls import ALL, read_request
+from agent_factory.review.standing_approvals import approval_store
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import goes_on, payments, question
 from samples import results_by_id

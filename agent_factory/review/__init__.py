@@ -16,16 +16,6 @@ from langchain_core.runnables import RunnableConfig
 
 from agent_factory.errors import NothingPending, NoThread, ReviewError, UnknownCall
 from agent_factory.hooks.flows import arun, run
-from agent_factory.review.approvals import (
-    ApprovalStore,
-    StandingApproval,
-    StoredApprovals,
-    aapprovals,
-    approvals,
-    approvals_of_run,
-    arevoke,
-    revoke,
-)
 from agent_factory.review.decision import Judge as Judge
 from agent_factory.review.decision import Judgement as Judgement
 from agent_factory.review.decision import judge as judge
@@ -42,6 +32,16 @@ from agent_factory.review.pending_calls import Pending, PendingCall
 from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
 from agent_factory.review.records import without_marks as without_marks
 from agent_factory.review.requests import Decision
+from agent_factory.review.standing_approvals import (
+    ApprovalStore,
+    StandingApproval,
+    StoredApprovals,
+    aapprovals,
+    approvals,
+    approvals_of_run,
+    arevoke,
+    revoke,
+)
 from agent_factory.review.steps import Reviews as Reviews
 from agent_factory.review.steps import (
     action,

@@ -19,11 +19,11 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 
 from agent_factory.errors import describe, did_you_mean
-from agent_factory.review.approvals import remember_error
 from agent_factory.review.errors import DecisionNotAllowed, InvalidAnswer, InvalidDecision
 from agent_factory.review.pending_calls import VALUE_KINDS, PendingCall
 from agent_factory.review.policy import DECISIONS, Rule
 from agent_factory.review.requests import Action
+from agent_factory.review.standing_approvals import remember_error
 from agent_factory.structured_output.json_schema import JsonSchema
 from agent_factory.tools.client_tool import read_result
 

@@ -274,6 +274,10 @@ UNCOVERED = Rule("*", "ask")
 """What happens to a call that no rule of a policy is about."""
 
 
+ALLOWED = Rule("*", "allow")
+"""What happens to a call that needs no decision."""
+
+
 class ToolPolicy:
     """Rules about tool calls. The first one that is about a call decides.
 

@@ -24,7 +24,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from agent_factory.errors import ReviewError, describe
-from agent_factory.review.decision import Judge, judge, judge_answer
+from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
 from agent_factory.review.errors import InvalidAnswer
 from agent_factory.review.pending_calls import PendingCall, calls_of
 from agent_factory.review.requests import (
@@ -48,24 +48,57 @@ def _response_schema() -> CoreSchema:
 _Response = Annotated[Any, GetPydanticSchema(lambda source, handler: _response_schema())]
 
 
-def ask_about(
-    question: HITLRequest | ToolApprovalRequest, judge: Judge = judge, tool: BaseTool | None = None
-) -> Any:
-    """Interrupt with a question about calls, and return the answer with complete decisions.
+class Question(dict[str, Any]):
+    """A request for decisions about calls, as clients see it, and how its answer is judged.
 
-    An answer that the judge refuses raises ReviewError, and can be given again. The schema of the
-    answer has the arguments of the tool of a single call, for a form to edit them in.
+    Args:
+        request: The request.
+        judge: Judges a decision about a call.
+        tool: The tool of a single call: the schema of the answer has its arguments, for a form.
+
+    Attributes:
+        calls: The calls that it asks about.
     """
-    calls = calls_of(question)
-    is_batch = calls[0].batched
 
-    def check(answer: object) -> object:
-        decisions = [judgement.decision for judgement in judge_answer(calls, answer, judge)]
-        return {"decisions": decisions} if is_batch else decisions[0]
+    def __init__(
+        self,
+        request: HITLRequest | ToolApprovalRequest,
+        judge: Judge = judge,
+        tool: BaseTool | None = None,
+    ) -> None:
+        super().__init__(request)
+        self.calls, self._judge, self._tool = calls_of(request), judge, tool
+        self._answer: object = None
+        self._judgements: list[Judgement] = []
 
-    if is_batch:
-        return ask(question, _Response, title="HITLResponse", check=check)
-    return ask(question, decision_form(calls[0], tool), title="Decision", check=check)
+    def ask(self) -> Any:
+        """Interrupt with the question, and return the answer with complete decisions.
+
+        An answer that the judge refuses raises ReviewError, and can be given again.
+        """
+        if self.calls[0].batched:
+            return ask(dict(self), _Response, title="HITLResponse", check=self._check)
+        form = decision_form(self.calls[0], self._tool)
+        return ask(dict(self), form, title="Decision", check=self._check)
+
+    def judgements_of(self, answer: object) -> list[Judgement] | None:
+        """Judge an answer; None if it is about what a call was before."""
+        if answer is not self._answer or not self._judgements:
+            self._check(answer)
+        decisions = (judgement.decision for judgement in self._judgements)
+        return self._judgements if all(map(is_about, self.calls, decisions)) else None
+
+    def _check(self, answer: object) -> object:
+        self._judgements = judge_answer(self.calls, answer, self._judge_if_about)
+        decisions = [judgement.decision for judgement in self._judgements]
+        self._answer = {"decisions": decisions} if self.calls[0].batched else decisions[0]
+        return self._answer
+
+    def _judge_if_about(self, call: PendingCall, decision: Any) -> Judgement:
+        """Judge a decision, unless the call has changed since: then it is asked about again."""
+        return (
+            self._judge(call, decision) if is_about(call, decision) else Judgement(decision, None)
+        )
 
 
 def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:

@@ -223,6 +223,12 @@ def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:
     return next(answers, {})
 
 
+def caller_of(messages: Sequence[Any], call_id: str | None) -> AIMessage | None:
+    """The message that made a call: the newest one with its id, because models give ids again."""
+    answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
+    return next((m for m in answers if any(c["id"] == call_id for c in m.tool_calls)), None)
+
+
 def approved_digest(call: ToolCall, records: Mapping[str, Any], reviewer: str) -> str | None:
     """The digest of what a reviewer let run under the id of a call; None without a decision."""
     return cast("str | None", records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"]))

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-
-from langchain_core.messages import ToolMessage
-from langchain_core.messages.tool import ToolCall
 
 from agent_factory import ToolCallRecorder, ToolCallRequest, TurnError
+from agent_factory.review.approval import Approval
 
 
 class CallChanged(TurnError):
@@ -35,29 +32,24 @@ class CallChanged(TurnError):
         )
 
 
-@dataclass(slots=True)
-class Decisions:
-    """Decisions of a reviewer in one task about a call, also if a layer begins it again."""
-
-    approved: set[str | None] = field(default_factory=set)  # digests of the calls that may run
-    # By the digests of other calls: the call that runs instead, or the result.
-    settled: dict[str, ToolCall | ToolMessage] = field(default_factory=dict)
-
-
 # LangGraph runs each task in a copy of the context, so parallel calls have separate dicts.
-_of_task: ContextVar[dict[object, Decisions] | None] = ContextVar("decisions_of_task", default=None)
+_of_task: ContextVar[dict[object, Approval] | None] = ContextVar("approvals_of_task", default=None)
 
 
 @contextmanager
-def decisions_of(request: ToolCallRequest, reviewer: str) -> Iterator[Decisions]:
-    """The decisions of a reviewer about a call, kept until the outermost reviewer has ended."""
-    decisions, token = _of_task.get(), None
-    if decisions is None:
-        token = _of_task.set(decisions := {})
+def approval_of(
+    request: ToolCallRequest, reviewer: str, new: Callable[[], Approval]
+) -> Iterator[Approval]:
+    """The approval of a call by a reviewer, kept until the outermost reviewer has ended."""
+    approvals, token = _of_task.get(), None
+    if approvals is None:
+        token = _of_task.set(approvals := {})
     # Calls of an agent inside of the tool have another place.
     key = (reviewer, _place_of(request.runtime), request.tool_call["id"])
+    if key not in approvals:
+        approvals[key] = new()
     try:
-        yield decisions.setdefault(key, Decisions())
+        yield approvals[key]
     finally:
         # Only the outermost reviewer has begun the record, so it alone ends it.
         if token is not None:
@@ -67,26 +59,36 @@ def decisions_of(request: ToolCallRequest, reviewer: str) -> Iterator[Decisions]
 class Guard(ToolCallRecorder):
     """Refuses a call that a layer further in has changed since it was decided about.
 
-    Calls of the `allowed` tool, if there is one, need no decision.
+    Args:
+        request: The call that was decided about.
+        reviewer: The name of the review.
+        free: The call that needs no decision, if there is one: the calls of its tool may all run.
+        approval: Permits other calls.
     """
 
     def __init__(
         self,
         request: ToolCallRequest,
         reviewer: str,
-        allowed: str | None,
-        may_run: Callable[[ToolCallRequest], bool],
+        free: ToolCallRequest | None,
+        approval: Approval,
     ) -> None:
         super().__init__()
-        self._runtime, self._reviewer = request.runtime, reviewer
-        self._allowed, self._may_run = allowed, may_run
+        self._request, self._reviewer = request, reviewer
+        self._free, self._approval = free, approval
 
     def record(self, request: ToolCallRequest) -> None:
         """Raise CallChanged unless the call may run."""
+        free, known = self._free, self._request
+        is_free = (
+            free is not None
+            and free.tool is request.tool
+            and free.tool_call["name"] == request.tool_call["name"]
+        )
         if (
-            request.tool_call["name"] != self._allowed
-            and is_same_agent(request.runtime, self._runtime)
-            and not self._may_run(request)
+            not is_free
+            and is_same_agent(request.runtime, known.runtime)
+            and not self._approval.permits(request, knows_tool=known.tool is not None)
         ):
             raise CallChanged(request, self._reviewer)
         super().record(request)

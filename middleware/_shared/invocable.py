@@ -9,6 +9,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import wraps
 from inspect import isawaitable, iscoroutine
+from operator import eq
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -91,40 +92,47 @@ class InOwnGraph:
     """A flow in a graph, whose checkpoint holds the flow's result and key."""
 
     flow: Callable[[], Flow[object]]
+    is_same: Callable[[object, object], bool]
 
     def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
         # A resumed graph gets the key of its first call, possibly of another
         # flow.
         @entrypoint()
         def settle(key: object) -> dict[str, object]:
-            return {"key": key, "value": run(self.flow())} if key == input else {}
+            return {"key": key, "value": run(self.flow())} if self.is_same(key, input) else {}
 
         return settle.invoke(input, config)
 
     async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
         @entrypoint()
         async def settle(key: object) -> dict[str, object]:
-            return {"key": key, "value": await arun(self.flow())} if key == input else {}
+            if not self.is_same(key, input):
+                return {}
+            return {"key": key, "value": await arun(self.flow())}
 
         return await settle.ainvoke(input, config)
 
 
 def once_per_task(
-    key: list[str], flow: Callable[[], Flow[T]], outside: Exception | None = None
+    key: object,
+    flow: Callable[[], Flow[T]],
+    outside: Exception | None = None,
+    is_same: Callable[[object, object], bool] = eq,
 ) -> Flow[T]:
     """Run a flow once in a task, also if the task is interrupted later and then resumed.
 
     The reason to ask a person must be the same when the answer comes: answers of a model and
-    contents of a store may have changed by then. The key identifies the subject of the flow.
-    A flow that interrupts raises an error `outside` of an agent, where no task is paused.
+    contents of a store may have changed by then. The key identifies the subject of the flow, and
+    `is_same` compares a stored key with it. A flow that interrupts raises an error `outside` of an
+    agent, where no task is paused.
     """
     while True:
         # In a resumed task, an ended graph returns its old state, or the state of
         # another graph called before. The next graph has another namespace.
-        entry = yield Invoke(InOwnGraph(flow), key)
+        entry = yield Invoke(InOwnGraph(flow, is_same), key)
         if outside is not None and "__interrupt__" in entry:
             raise outside
-        if entry.get("key") == key:
+        if "key" in entry and is_same(entry["key"], key):
             value: T = entry["value"]
             return value
 

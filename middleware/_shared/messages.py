@@ -18,6 +18,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
+from agent_factory.review.records import caller_of as caller_of
 from agent_factory.review.records import last_turn as last_turn
 from agent_factory.review.records import messages_in, repair, unanswered_calls
 
@@ -38,12 +39,6 @@ INPUT_KEYS = frozenset({"args", "arguments", "input", "partial_json"})
 _CLEARED_BY = "context_editing"
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
-
-
-def caller_of(messages: Sequence[Any], call_id: str | None) -> AIMessage | None:
-    """The message with a call: the newest with this id, because models give ids again."""
-    answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
-    return next((m for m in answers if any(c["id"] == call_id for c in m.tool_calls)), None)
 
 
 Call = ToolCall | InvalidToolCall

@@ -34,7 +34,7 @@ from agent_factory.middleware._shared.invocable import once_per_task, plain_hook
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice
-from agent_factory.review.questions import ask_about
+from agent_factory.review.questions import Question
 from agent_factory.review.requests import ReviewConfig, ToolApprovalRequest
 from agent_factory.types import setting
 
@@ -291,7 +291,7 @@ def _decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]
     LangGraph gives the interrupts of a task their answers by order, so a question in the task of
     the tool could take the answer to a question of the tool itself. A graph has its own namespace.
     """
-    request = ToolApprovalRequest(
+    request: ToolApprovalRequest = ToolApprovalRequest(
         type="tool_approval",
         tool_call_id=call["id"],
         name=call["name"],
@@ -304,7 +304,7 @@ def _decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]
 
     def ask() -> Flow[object]:
         yield from ()
-        return ask_about(request)
+        return Question(request).ask()
 
     error = EffectError(
         call["name"],

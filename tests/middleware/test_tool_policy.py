@@ -44,7 +44,7 @@ from agent_factory.review import (
     respond,
     revoke,
 )
-from agent_factory.review.approvals import StoredApprovals
+from agent_factory.review.standing_approvals import StoredApprovals
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_texts
 from tables import each

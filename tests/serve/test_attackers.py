@@ -15,8 +15,8 @@ from langgraph_keys import configurable_keys
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.factory import tools_of
 from agent_factory.review import StandingApproval, StoredApprovals
-from agent_factory.review.approvals import NAMESPACE
 from agent_factory.review.records import call_digest, tool_digest
+from agent_factory.review.standing_approvals import NAMESPACE
 from agent_factory.service import NotFound
 from samples import combinations
 from serve.attacked_desk import AGENTS, Desk, attacked_desk

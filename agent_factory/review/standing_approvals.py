@@ -11,11 +11,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Protocol
 
 from langchain_core.messages.tool import ToolCall
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.store.base import BaseStore
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.review.policy import Condition, check_condition, condition_text, holds
-from agent_factory.review.records import digest
+from agent_factory.review.policy import Condition, Rule, check_condition, condition_text, holds
+from agent_factory.review.records import caller_of, digest, tool_digest
+from agent_factory.review.requests import Remember
 from agent_factory.types import setting
 
 NAMESPACE = "approvals"
@@ -88,6 +90,41 @@ class StandingApproval:
     def __str__(self) -> str:
         """Describe the approval in one line."""
         return f"{self.tool} with {self.condition}, approved by {self.by or 'a person'}"
+
+
+Subject = tuple[ToolCall, str, str | None]
+"""A call, the digest of the tool and of the rule that asks, and the thread."""
+
+
+def subject_of(review: str, rule: Rule, request: ToolCallRequest) -> Subject:
+    """Return the subject of a standing approval: calls that another rule asks about are not."""
+    thread = ((request.runtime.config or {}).get("configurable") or {}).get("thread_id")
+    parts = (rule.tool, rule.action, rule.calls, sorted(rule.reviewers), rule.remember)
+    scope = digest(tool_digest(request.tool), review, *parts)
+    return request.tool_call, scope, None if thread is None else str(thread)
+
+
+def approval_by(
+    review: str, rule: Rule, request: ToolCallRequest, decision: Mapping[str, Any]
+) -> StandingApproval | None:
+    """Return the standing approval that a decision about a call gives, if there is one."""
+    remember: Remember | None = decision.get("remember")
+    if remember is None:
+        return None
+    call, scope, thread = subject = subject_of(review, rule, request)
+    caller = caller_of(request.state["messages"], call["id"])
+    source = [caller.id] if caller else []
+    return StandingApproval(
+        # The same if the node runs again after a pause, so that the approval is kept once.
+        id=digest(source, *subject)[:16],
+        tool=call["name"],
+        schema=scope,
+        args=call["args"],
+        when=remember.get("when"),
+        seconds=remember["seconds"],
+        by=remember.get("by") or "",
+        thread=thread if remember.get("thread") else None,
+    )
 
 
 class ApprovalStore(Protocol):

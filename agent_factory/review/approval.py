@@ -1,0 +1,311 @@
+"""Approval: the decision whether a tool call may run, as a machine that asks for its next step.
+
+The machine has no effects: it does not interrupt, wait, store or call a model. Who runs it carries
+out its steps, and gives it the answers:
+
+    approval.begin(request)
+    while not isinstance(step := approval.next(), Run | Deny):
+        approval.take(...)  # the answer of a person, a judge or a store
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+from langchain_core.messages import ToolMessage
+from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from agent_factory.errors import NothingPending
+from agent_factory.review.decision import Judgement, judge
+from agent_factory.review.pending_calls import PendingCall
+from agent_factory.review.policy import Rule
+from agent_factory.review.records import call_digest, split_decisions
+from agent_factory.review.standing_approvals import (
+    StandingApproval,
+    Subject,
+    approval_by,
+    subject_of,
+)
+
+EXPIRED = "Its standing approval was revoked or has expired."
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The call may run.
+
+    Attributes:
+        request: The call, as decided about.
+        remember: The standing approval that a person has given with the decision.
+    """
+
+    request: ToolCallRequest
+    remember: StandingApproval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """The call does not run.
+
+    Attributes:
+        request: The call.
+        rule: The rule that denies the call; None if a person has answered it.
+        reason: The reason of the rule, or of the judge.
+        result: The result that a person has given; None if a rule denies the call.
+    """
+
+    request: ToolCallRequest
+    rule: Rule | None = None
+    reason: str = ""
+    result: ToolMessage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    """A person decides; the answer is a decision, or a `Judgement` of it.
+
+    Attributes:
+        request: The call.
+        rule: The rule that asks.
+        objection: The reason of a judge, or for which an approval has ended.
+        call: The call as the person decides about it.
+    """
+
+    request: ToolCallRequest
+    rule: Rule
+    objection: str
+    call: PendingCall
+
+
+@dataclass(frozen=True, slots=True)
+class AskJudge:
+    """A judge decides; the answer is the reason not to run the call, None if there is none.
+
+    Attributes:
+        request: The call.
+        rule: The rule that has the call judged.
+    """
+
+    request: ToolCallRequest
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """A standing approval may cover the call; the answer is that approval, or None.
+
+    Attributes:
+        subject: The call, the digest of its tool and rule, and the thread.
+        approval_id: The only approval that counts: found before, it may have ended since.
+    """
+
+    subject: Subject
+    approval_id: str | None = None
+
+
+Step = Run | Deny | AskPerson | AskJudge | LookUp
+
+
+class Evidence(TypedDict, total=False):
+    """Answers of a store and of a judge, which must be the same when a person answers.
+
+    Attributes:
+        approval: The id of the standing approval that covers the call.
+        objection: The reason of the judge; None if the judge has no objection.
+    """
+
+    approval: str
+    objection: str | None
+
+
+class Approval:
+    """Decision of one review about one call, also if a layer changes the call or begins it again.
+
+    A call that was approved once may run again, and a call that a person has answered has that
+    result again. A decision holds for the call it is about, and for the call that an edit puts in
+    place if the same rule decides about that call of the same tool.
+
+    Args:
+        review: The name of the review: standing approvals of others do not count.
+        rule_for: Returns the rule that decides about a call.
+        remembers: Whether standing approvals are looked up and given.
+    """
+
+    def __init__(
+        self,
+        review: str,
+        rule_for: Callable[[ToolCallRequest], Rule],
+        *,
+        remembers: bool = False,
+    ) -> None:
+        self._review, self._rule_for, self._remembers = review, rule_for, remembers
+        self.approved: set[str] = set()
+        """Digests of the calls that may run."""
+        # By the digests of other calls: the call that runs instead, or the result.
+        self._settled: dict[str, ToolCall | ToolMessage] = {}
+        self.evidence: Evidence | None = None
+        self._last_digest: tuple[ToolCallRequest | None, str] = (None, "")
+
+    def begin(self, request: ToolCallRequest) -> None:
+        """Begin with a call, or with the call that a layer has made of it."""
+        self._first = self.request = request
+        # Most calls need no decision, and no digest.
+        earlier = self._settled.get(self.digest_of(request)) if self._settled else None
+        if isinstance(earlier, ToolMessage):
+            self._step: Step = Deny(request, result=earlier)
+        elif earlier is not None:
+            self._run(edited(request, earlier))
+        else:
+            self._consider(request)
+
+    @property
+    def subject(self) -> Subject:
+        """The subject of a standing approval of the call."""
+        return subject_of(self._review, self.rule, self.request)
+
+    def approve(self, digest: str | None) -> None:
+        """Let a call run that was approved before, by its digest; None if none was."""
+        if digest is not None:
+            self.approved.add(digest)
+
+    def next(self) -> Step:
+        """Return what is to do next; Run and Deny end the decision."""
+        return self._step
+
+    def take(self, answer: Any) -> None:
+        """Take the answer to the step that is next.
+
+        Raises:
+            ReviewError: A person may not decide so, or nothing is asked. Nothing has changed.
+        """
+        step = self._step
+        if isinstance(step, AskPerson):
+            judgement = answer if isinstance(answer, Judgement) else self.judge(answer)
+            self._decide(step, judgement.decision)
+        elif isinstance(step, AskJudge):
+            self.recall({"objection": answer})
+        elif isinstance(step, LookUp) and step.approval_id is not None:
+            self._settle_by(None if answer is not None else EXPIRED)
+        elif isinstance(step, LookUp) and answer is not None:
+            self.recall({"approval": answer.id})
+        elif isinstance(step, LookUp) and self.rule.action == "judge":
+            self._step = AskJudge(self.request, self.rule)
+        elif isinstance(step, LookUp):
+            self.recall({"objection": ""})
+        else:
+            reason = f"is decided, and {answer!r} answers nothing."
+            hint = "Begin with a call, and answer while next() asks."
+            raise NothingPending(self.request.tool_call["name"], reason, hint)
+
+    def recall(self, evidence: Evidence) -> None:
+        """Take what the store and the judge said when they were asked first."""
+        self.evidence = evidence
+        if "approval" in evidence:
+            self._step = LookUp(self.subject, evidence["approval"])
+        else:
+            self._settle_by(evidence["objection"])
+
+    def judge(self, decision: object) -> Judgement:
+        """Judge a decision of a person about the call; raises ReviewError, and changes nothing."""
+        step = self._step
+        assert isinstance(step, AskPerson)  # a person is asked about nothing else
+
+        def rules(edit: ToolCall) -> list[Rule]:
+            return [self._rule_for(edited(step.request, edit))]
+
+        return judge(step.call, decision, tools_of(step.request), rules)
+
+    def digest_of(self, request: ToolCallRequest) -> str:
+        """The digest of a call, which an approval names."""
+        # The schema of a tool takes a moment to make, and one call is asked about several times.
+        if self._last_digest[0] is not request:
+            self._last_digest = request, call_digest(request.tool_call, request.tool)
+        return self._last_digest[1]
+
+    def permits(self, request: ToolCallRequest, *, knows_tool: bool = True) -> bool:
+        """Return True if a call that is about to run is one that was decided about.
+
+        Args:
+            request: The call.
+            knows_tool: Whether its tool was known then. A layer may bring the tool: then nobody
+                knew its arguments when the call was approved.
+        """
+        if self._rule_for(request).action == "allow" or self.digest_of(request) in self.approved:
+            return True
+        return not knows_tool and call_digest(request.tool_call, None) in self.approved
+
+    def _consider(self, request: ToolCallRequest) -> None:
+        """Set the first step of the decision about a call."""
+        self.request, self.rule = request, (rule := self._rule_for(request))
+        self.evidence = None
+        if rule.action == "deny":
+            self._step = Deny(request, rule, rule.reason)
+        elif rule.action == "allow" or self.digest_of(request) in self.approved:
+            self._run(request)
+        elif self._remembers and rule.remember is not None and rule.asks:
+            self._step = LookUp(self.subject)
+        elif rule.action == "judge":
+            self._step = AskJudge(request, rule)
+        else:
+            self._settle_by("")
+
+    def _settle_by(self, objection: str | None) -> None:
+        """Set the step after an objection to the call; None if there is none."""
+        request, rule = self.request, self.rule
+        if objection is None:
+            self.approved.add(self.digest_of(request))
+            self._run(request)
+        elif not rule.asks:
+            self._step = Deny(request, rule, objection)
+        else:
+            call = request.tool_call
+            pending = PendingCall(
+                str(call["id"]),
+                call["name"],
+                call["args"],
+                "review",
+                tuple(rule.allowed_decisions),
+                call_digest=self.digest_of(request),
+                reviewers=tuple(sorted(rule.reviewers)),
+                remember=rule.remember if self._remembers else None,
+            )
+            self._step = AskPerson(request, rule, objection, pending)
+
+    def _decide(self, step: AskPerson, decision: Mapping[str, Any]) -> None:
+        """Do what a person says: run the call, run another one, or answer it."""
+        call, rule = step.request.tool_call, step.rule
+        edits, results = split_decisions([(call, decision)])
+        if results:
+            # For a layer that begins the call again, as a retry does: nobody is asked twice.
+            self._settled[self.digest_of(self._first)] = results[0]
+            self._step = Deny(step.request, result=results[0])
+            return
+        request = edited(step.request, edits[call["id"]]) if edits else step.request
+        new = self._rule_for(request) if edits else rule
+        # Another call of the same tool by the same rule is what those who decide were asked about.
+        is_same = new == rule and request.tool_call["name"] == call["name"]
+        if is_same or new.action == "allow":
+            self.approved.add(self.digest_of(request))
+            self._run(request, approval_by(self._review, rule, request, decision))
+        else:
+            self._consider(request)
+
+    def _run(self, request: ToolCallRequest, remember: StandingApproval | None = None) -> None:
+        self._step, self.request = Run(request, remember), request
+        if request.tool_call is not self._first.tool_call:
+            self._settled[self.digest_of(self._first)] = request.tool_call
+
+
+def tools_of(request: ToolCallRequest) -> dict[str, BaseTool]:
+    """The tools of an agent by name. If a layer has replaced one, that of the request counts."""
+    tools = request.runtime.tools
+    return {tool.name: tool for tool in (*tools, request.tool) if tool is not None}
+
+
+def edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
+    """The request for a call that an edit puts in place."""
+    return replace(request, tool_call=edit, tool=tools_of(request).get(edit["name"]))
