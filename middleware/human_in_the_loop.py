@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Required, cast, get_args
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolRuntime
@@ -28,9 +28,7 @@ from agent_factory import (
     Ordering,
     ToolCallRequest,
     ToolGuard,
-    arun,
     get_tools,
-    run,
     set_reason,
 )
 from agent_factory.errors import BuildWarning, EndlessLoop, SpecError
@@ -89,7 +87,7 @@ from agent_factory.review.standing_approvals import ApprovalStore, approval_stor
 
 from ._shared.changed_calls import CallChanged, Guard, approval_of
 from ._shared.declarations import policy_findings, policy_guards
-from ._shared.invocable import Called, once_per_task
+from ._shared.invocable import Called, flow_hook, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result, last_turn, unanswered
 from ._shared.validation import check_choice, copied
@@ -303,37 +301,18 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             hint = 'Name a tool, such as {"refund": True}, or remove it from the stack.'
             yield BuildWarning(self.name, reason, hint, code="AF212")
 
-    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+    @flow_hook
+    def after_model(
+        self, state: AgentState[Any], runtime: Runtime[Any]
+    ) -> Flow[dict[str, Any] | None]:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""
-        if not self._may_ask(state["messages"]):
-            return None
-        # A direct call of the hook may come without a runtime.
-        return run(self._review_turn(state, runtime or Runtime()))
-
-    async def aafter_model(self, state: AgentState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Async variant of `after_model`, which a subclass may override alone."""
-        # A subclass that overrides the sync hook alone means it for async runs, too.
-        if type(self).after_model is not HumanInTheLoopMiddleware.after_model:
-            return self.after_model(state, runtime)
-        if not self._may_ask(state["messages"]):
-            return None
-        return await arun(self._review_turn(state, runtime or Runtime()))
-
-    def _may_ask(self, messages: Sequence[AnyMessage]) -> bool:
-        """Return True if the last message of the model has calls that may need a decision."""
-        for message in reversed(messages):
-            if isinstance(message, AIMessage):
-                for call in message.tool_calls:  # noqa: SIM110  # runs at each turn
-                    if not self.policy.allows(call["name"]):
-                        return True
-                return False
-        return False
-
-    def _review_turn(self, state: AgentState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
-        tools = get_tools()
         message, tail = last_turn(state["messages"])
         if self.interrupt_mode != "batched" or message is None:
             return None
+        if all(map(self.policy.allows, [call["name"] for call in message.tool_calls])):
+            return None
+        # A direct call of the hook may come without a runtime.
+        tools, runtime = get_tools(), runtime or Runtime()
         # A hook may have written calls that share an id: each needs its own decision.
         message, store = with_valid_calls(message), approval_store(runtime.store)
         approvals = []
@@ -481,9 +460,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         else:
             request = cast("ToolApprovalRequest", {"type": "tool_approval", **actions[0]})
             request["review_config"] = configs[0]
-        judges = {str(a.request.tool_call["id"]): a.judge for a in approvals}
         tool = None if is_batch else approvals[0].request.tool
-        return Question(request, lambda call, decision: judges[call.id](decision), tool)
+        return Question(request, [approval.judge for approval in approvals], tool)
 
     def _request_of(self, step: AskPerson) -> tuple[ActionRequest, ReviewConfig]:
         """The request for a decision about a call, and the decisions that may be made."""

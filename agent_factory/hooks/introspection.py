@@ -278,7 +278,9 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
 
     A method with other parameters is returned unchanged, so that a build reports its signature.
     """
-    code = getattr(getattr(method, "__func__", None), "__code__", None)
+    function = getattr(method, "__func__", None)
+    # The form of a flow passes its arguments on, and has the flow as `__wrapped__`.
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     # inspect.signature takes much longer than reading the common case from the code object.
     arguments = code and code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     if arguments == _HOOK_ARGUMENTS:

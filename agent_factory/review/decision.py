@@ -143,7 +143,7 @@ def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> 
     elif others := sorted(map(repr, keys - {"decisions"})):
         reason = f"{', '.join(others)} is not a part of the answer to a review."
     elif several and len(decisions) == len(calls):
-        return [judge(call, decision) for call, decision in zip(calls, decisions, strict=True)]
+        return list(map(judge, calls, decisions))
     else:
         got = len(decisions) if several else describe(decisions)
         expected = f"expected {len(calls)} decisions, one about each of {names} in this order"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Annotated, Any, Literal, Union, get_type_hints
 
 from langchain_core.tools import BaseTool
@@ -24,7 +24,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from agent_factory.errors import ReviewError, describe
-from agent_factory.review.decision import Judge, Judgement, is_about, judge, judge_answer
+from agent_factory.review.decision import Judgement, is_about, judge, judge_answer
 from agent_factory.review.errors import InvalidAnswer
 from agent_factory.review.pending_calls import PendingCall, calls_of
 from agent_factory.review.requests import (
@@ -53,28 +53,34 @@ class Question(dict[str, Any]):
 
     Args:
         request: The request.
-        judge: Judges a decision about a call.
+        judges: Functions that judge a decision, one for each call, in the order of the request.
+            Default: by the request alone.
         tool: The tool of a single call: the schema of the answer has its arguments, for a form.
 
     Attributes:
-        calls: The calls that it asks about.
+        calls: The calls of the request.
     """
 
     def __init__(
         self,
         request: HITLRequest | ToolApprovalRequest,
-        judge: Judge = judge,
+        judges: Sequence[Callable[[Any], Judgement]] = (),
         tool: BaseTool | None = None,
     ) -> None:
         super().__init__(request)
-        self.calls, self._judge, self._tool = calls_of(request), judge, tool
+        self.calls = calls_of(request)
+        names = [call.id for call in self.calls]
+        self._judges = dict(
+            zip(names, judges or [partial(judge, c) for c in self.calls], strict=True)
+        )
+        self._tool = tool
         self._answer: object = None
         self._judgements: list[Judgement] = []
 
     def ask(self) -> Any:
         """Interrupt with the question, and return the answer with complete decisions.
 
-        An answer that the judge refuses raises ReviewError, and can be given again.
+        A refused answer raises ReviewError, and can be given again.
         """
         if self.calls[0].batched:
             return ask(dict(self), _Response, title="HITLResponse", check=self._check)
@@ -82,23 +88,23 @@ class Question(dict[str, Any]):
         return ask(dict(self), form, title="Decision", check=self._check)
 
     def judgements_of(self, answer: object) -> list[Judgement] | None:
-        """Judge an answer; None if it is about what a call was before."""
+        """Judge an answer; None if the answer is about an earlier form of a call."""
         if answer is not self._answer or not self._judgements:
             self._check(answer)
-        decisions = (judgement.decision for judgement in self._judgements)
+        decisions = [judgement.decision for judgement in self._judgements]
         return self._judgements if all(map(is_about, self.calls, decisions)) else None
 
     def _check(self, answer: object) -> object:
-        self._judgements = judge_answer(self.calls, answer, self._judge_if_about)
+        self._judgements = judge_answer(self.calls, answer, self._judge)
         decisions = [judgement.decision for judgement in self._judgements]
         self._answer = {"decisions": decisions} if self.calls[0].batched else decisions[0]
         return self._answer
 
-    def _judge_if_about(self, call: PendingCall, decision: Any) -> Judgement:
-        """Judge a decision, unless the call has changed since: then it is asked about again."""
-        return (
-            self._judge(call, decision) if is_about(call, decision) else Judgement(decision, None)
-        )
+    def _judge(self, call: PendingCall, decision: Any) -> Judgement:
+        # A call that has changed since is asked about again.
+        if not is_about(call, decision):
+            return Judgement(decision, None)
+        return self._judges[call.id](decision)
 
 
 def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:

@@ -19,7 +19,7 @@ from langgraph.types import Command, StateSnapshot
 
 from agent_factory.errors import ArgumentError, NothingPending, NoThread, UnknownCall, describe
 from agent_factory.factory.agent import tools_of, topology_of
-from agent_factory.hooks.flows import Flow, arun, run
+from agent_factory.hooks.flows import Flow, adrive, drive
 from agent_factory.review.decision import Judge, judge
 from agent_factory.review.errors import DecideTogether
 from agent_factory.review.pending_calls import (
@@ -297,7 +297,7 @@ def action(function: Callable[P, Any]) -> Callable[P, Any]:
 
     @wraps(function)
     def act(*args: P.args, **kwargs: P.kwargs) -> Any:
-        return run(function(*args, **kwargs)(prefix=""), identity)
+        return drive(function(*args, **kwargs)(prefix=""), identity)
 
     return act
 
@@ -308,7 +308,7 @@ def async_variant(act: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, Any]
 
     @wraps(function)
     async def aact(*args: P.args, **kwargs: P.kwargs) -> Any:
-        return await arun(function(*args, **kwargs)(prefix="a"), identity)
+        return await adrive(function(*args, **kwargs)(prefix="a"), identity)
 
     aact.__name__ = aact.__qualname__ = f"a{function.__name__}"
     aact.__doc__ = f"Async variant of `{function.__name__}`."
