@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import ToolCall
@@ -155,6 +155,7 @@ class Desk:
             self.texts.add(decision.get("message", ""))
 
 
+@settings(max_examples=300)  # the machine takes no time, and needs several answers to go wrong
 @given(st.data(), POLICIES, st.booleans())
 def test_a_call_runs_only_if_its_rule_or_who_may_decide_has_let_that_call_run(
     data: Any, rules: list[Rule], remembers: bool
