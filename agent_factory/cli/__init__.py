@@ -14,7 +14,7 @@ from agent_factory.errors import MissingExtra, require
 
 def main() -> None:
     """Run the command line; without the extra `cli`, say what to install."""
-    # Windows has no fork: there a module that ends its process ends the check.
+    # Without a fork, as on Windows, a module ends the check when ending its process.
     if sys.argv[1:2] == ["check"] and hasattr(os, "fork"):
         _run_in_child()
     else:
@@ -24,7 +24,7 @@ def main() -> None:
 def _run() -> None:
     end_on_ctrl_c()
     for stream in (sys.stdout, sys.stderr):
-        # A letter that the encoding lacks is printed as its escape. Without an output it is None.
+        # Letters outside of the encoding are printed as escapes. Without an output, it is None.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -40,9 +40,9 @@ def _run() -> None:
 
 
 def _run_in_child() -> None:
-    """Run the command in a forked process, and fail if that ends before the command does.
+    """Run the command in a forked process, and fail if the process ends first.
 
-    A checked module can end its process with `os._exit(0)`. CI would take that for a success.
+    A checked module can call `os._exit(0)`, which CI would take for a success.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -63,8 +63,8 @@ def _run_in_child() -> None:
             os.write(writing, bytes([code & 0xFF if isinstance(code, int) else code is not None]))
     else:
         os.close(writing)
-        os.set_blocking(reading, False)  # a process that the module starts may keep it open
-        # A supervisor knows only the parent, and the child has to end with it.
+        os.set_blocking(reading, False)  # a process started by the module may keep the pipe open
+        # A supervisor knows only the parent, and the child has to end together with the parent.
         signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
         with left_to_child():
             _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""All commands in one application."""
+"""Application with all commands."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def audit(
 ) -> None:
     """Show who did what in a service, the newest first, or check that no entry was changed.
 
-    Store the head that --verify prints where nobody can change it together with the database, and
-    pass it as --head next time. The exit code is 1 if entries were changed, removed or moved.
+    Store the head printed by --verify where nobody can change both head and database, and pass the
+    head as --head next time. The exit code is 1 if entries were changed, removed or moved.
     """
     loaded_service = load_service(service)
     if verify or head is not None:

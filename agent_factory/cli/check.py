@@ -37,7 +37,7 @@ _NOTE = re.compile(r"Also found: \[(AF\d+)\] (.+?): (.+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One error or warning of a build; `file` and `line` are where the agent is built."""
+    """Error or warning of a build; `file` and `line` are where the agent is built."""
 
     target: str
     code: str
@@ -55,13 +55,13 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """Subject, reason and hint in one line."""
+        """Subject, reason and hint on a single line."""
         return printable(" ".join(f"{self.subject}: {self.reason} {self.hint}".split()))
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A target that could not be loaded, and the exception behind it."""
+    """Target that could not be loaded, and the exception behind the failure."""
 
     target: str
     message: str
@@ -69,7 +69,7 @@ class Failure:
 
 
 def diagnose(text: str, guarantees: Sequence[Guarantee] = ()) -> Iterator[Finding | Failure]:
-    """Every finding of a target; of a LangGraph configuration, those of all its graphs.
+    """Every finding of a target; of a LangGraph configuration, the findings of all graphs.
 
     Guarantees are checked as well, also for a saved plan, which has no other findings.
     """
@@ -98,7 +98,7 @@ def diagnose(text: str, guarantees: Sequence[Guarantee] = ()) -> Iterator[Findin
             for note in getattr(failed.spec_error, "__notes__", ()):
                 if match := _NOTE.fullmatch(note):
                     code, subject, reason = match.groups()
-                    # A build that fails emits no warnings: they are notes of its error.
+                    # A failed build emits no warnings: the error has notes with them.
                     errors.append((SpecError(subject, reason, code=code), "warning"))
             place = failed.place
         except CommandError as error:
@@ -121,7 +121,7 @@ agent-factory check app.py:build --json"""
 
 
 def read_guarantees(files: Sequence[str]) -> list[Guarantee]:
-    """The sentences of files, one a line; lines that begin with `#` are comments."""
+    """The sentences of files, line by line, without comments, which begin with `#`."""
     sentences = []
     for name in files:
         try:
@@ -166,7 +166,7 @@ def check(
     ] = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Check agents: errors that keep them from being built, and warnings.
+    """Check agents: errors, which keep an agent from being built, and warnings.
 
     Exit codes: 0 no errors, 1 errors, 2 a target could not be loaded. Errors cannot be ignored.
     """
@@ -225,7 +225,7 @@ def check(
         for failure in failures:
             report_error(failure.message)
     if failures:
-        # First: what could not be loaded may have errors, too.
+        # First: a target that could not be loaded may have errors, too.
         raise typer.Exit(EXIT_FAILED)
     if counts["error"] or (strict and findings):
         raise typer.Exit(EXIT_FOUND)

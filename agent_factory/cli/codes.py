@@ -17,18 +17,18 @@ PRELUDE: Final[str] = _CODES["prelude"]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Python that causes one finding, and advice about findings of this code."""
+    """Python with a single finding, and advice about findings of this code."""
 
     source: str
     hint: str
 
     @property
     def complete(self) -> str:
-        """The source with the imports and definitions that it uses, to be run alone."""
-        # Alone it needs no `check`, which prints what plan_agent reports.
+        """The source with all imports and definitions in use, to be run alone."""
+        # Alone, the source needs no `check`, which prints the report of plan_agent.
         source = re.sub(r"\bcheck\(", "plan_agent(", self.source)
         parts: list[str] = []
-        # From the last definition: what it uses itself is then above, and is still to come.
+        # From the last definition upward: each one uses only definitions above.
         for node in reversed(ast.parse(PRELUDE).body):
             names = {
                 n.id

@@ -48,13 +48,13 @@ class Text(RichText):
 
 
 def progress_bar(*columns: str | ProgressColumn) -> Progress:
-    """A progress bar on the error output, which is hidden unless that is a terminal."""
+    """Progress bar on the error output, hidden unless the output is a terminal."""
     console = Console(file=sys.stderr)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def with_progress(items: Iterable[ItemT], title: str, delay: float = 2.0) -> Iterator[ItemT]:
-    """The items, one by one, with a progress bar after `delay` seconds."""
+    """Yield the items, with a progress bar after `delay` seconds."""
     bar = progress_bar(title, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     task = bar.add_task("", total=len(items) if isinstance(items, Sized) else None)
     start = time.monotonic()
@@ -62,9 +62,9 @@ def with_progress(items: Iterable[ItemT], title: str, delay: float = 2.0) -> Ite
         for item in items:
             yield item
             bar.advance(task)
-            # A bar that goes at once would only flicker.
+            # A bar for a moment would only flicker.
             if time.monotonic() - start >= delay:
-                bar.start()  # does nothing once it has started
+                bar.start()  # no effect on a started bar
     finally:
         bar.stop()
 
@@ -117,30 +117,30 @@ def show(renderable: RenderableType) -> None:
 
 
 def indented(text: RichText) -> Padding:
-    """A paragraph under a heading, indented on all its lines."""
+    """Paragraph under a heading, with all lines indented."""
     return Padding(text, (0, 0, 0, 2))
 
 
 def show_lines(text: str) -> None:
-    """Print plain text on a terminal: headings, and the lines that belong to them indented."""
+    """Print plain text on a terminal: headings in bold, and the lines below indented."""
     for line in text.splitlines():
         is_item = line.startswith((" ", "- "))
         show(indented(Text(line.lstrip(" "), "cyan")) if is_item else Text(line, "bold"))
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun: "1 file", "2 files"."""
+    """Number and noun: "1 file", "2 files"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def summary(subject: str, *counts: str, default: str) -> str:
-    """A report in one line: the counts that are not zero, or the default."""
+    """Report on a single line: the counts above zero, or the default."""
     text = ", ".join(count for count in counts if not count.startswith("0 "))
     return f"{subject}: {text or default}."
 
 
 def write(text: str) -> None:
-    """Print plain text with one line break at its end."""
+    """Print plain text with a line break at the end."""
     print(text.removesuffix("\n"))
 
 
@@ -150,7 +150,7 @@ def write_json(data: object) -> None:
 
 
 def save(content: bytes, file: Path) -> None:
-    """Write a file, and report it on a terminal."""
+    """Write a file, and report the file on a terminal."""
     try:
         file.write_bytes(content)
     except OSError as error:
@@ -159,7 +159,7 @@ def save(content: bytes, file: Path) -> None:
 
 
 def note(message: str) -> None:
-    """Print a remark to the error output, if it is a terminal."""
+    """Print a remark to the error output of a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         Console(stderr=True, highlight=False, markup=False).print(
             message, style="dim", soft_wrap=True

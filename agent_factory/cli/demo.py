@@ -35,7 +35,7 @@ def demo(
     ] = "local",
     traceback: ShowTraceback = False,
 ) -> None:
-    """A support desk for a small shop: tools, a review, a summary, a thread that is resumed."""
+    """A support desk for a small shop: tools, a review, a summary, a resumed thread."""
     console, errors = Console(), Console(stderr=True)
     try:
         # Imported here: these imports take seconds, and --help does without them.

@@ -1,4 +1,4 @@
-"""`agent-factory diff`: what changed between two plans."""
+"""`agent-factory diff`: changes from a plan to another."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def diff(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Show what changed from one agent to another: added, removed, renamed, moved.
+    """Show the changes from an agent to another: added, removed, renamed, moved.
 
-    Either may be a saved plan: a .json file or a .topology snapshot. Two checkouts of one package
+    Either may be a saved plan: a .json file or a .topology snapshot. Two checkouts of a package
     can be compared by the paths of their files.
 
     With --threads, show for each node and each tool at which a thread may wait whether the new
-    agent can resume it. With --exit-code, exit with 1 if it cannot.
+    agent can resume the thread. With --exit-code, exit with 1 if a thread breaks.
 
     An agent whose own guarantee does not hold is compared, too. Then the guarantee is reported, and
     the exit code is 2.
@@ -61,7 +61,7 @@ def diff(
         except BuildFailed as failed:
             if failed.plan is None:
                 raise
-            # Its change is what broke the guarantee: it is shown first, and then the error.
+            # The changes have broken the guarantee: the changes are shown first, then the error.
             plans.append(failed.plan)
             refused.append(failed)
     before, after = plans

@@ -30,7 +30,7 @@ ShowTraceback = Annotated[
 
 
 class CommandError(Exception):
-    """A command cannot do its work; `--traceback` shows the error behind it."""
+    """A command cannot do its work; `--traceback` shows the original error."""
 
     def __init__(self, message: str, error: BaseException | None = None) -> None:
         self.error = error
@@ -38,7 +38,7 @@ class CommandError(Exception):
 
 
 def reporting_errors(command: Callable[..., object]) -> Callable[..., object]:
-    """Wrap a command so that every exception ends it with a sentence and an exit code."""
+    """Wrap a command: every exception becomes a sentence and an exit code."""
 
     @wraps(command)
     def run(**options: object) -> object:
@@ -47,15 +47,15 @@ def reporting_errors(command: Callable[..., object]) -> Callable[..., object]:
         except KeyboardInterrupt:
             Console(stderr=True).print(Text("\nStopped."))
             raise typer.Exit(STOPPED) from None
-        # Typer turns these into exit codes. A broken pipe means that the reader of the output has
-        # gone, such as `head`.
+        # Typer turns these into exit codes. A broken pipe: the reader of the output, such as
+        # `head`, has ended.
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except Exception as raised:
             error: BaseException | None = raised
             if isinstance(raised, CommandError):
                 error, message = raised.error, str(raised)
-            # Also those of a service: its database is away, or has another version.
+            # Also errors of a service: the database is away, or has another version.
             elif isinstance(raised, AgentFactoryError | MissingExtra):
                 message = str(raised)
             elif isinstance(raised, OSError):  # reading or printing failed
@@ -71,7 +71,7 @@ def reporting_errors(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def bug_report(error: Exception) -> str:
-    """Sentences about an error that no user can have caused."""
+    """Sentences about an error of the package itself."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"This is a bug in agent-factory itself: {type(error).__name__}: {error} "
@@ -84,12 +84,12 @@ def report_error(message: str) -> None:
     """Print a message to the error output."""
     console = Console(stderr=True)
     text = Text("\n".join(map(printable, f"agent-factory: {message}".split("\n"))), style="red")
-    # In a file, a message stays one line, so that it can be searched for.
+    # In a file, a message stays on a single line, for searches.
     console.print(text, soft_wrap=not console.is_terminal)
 
 
 def installed_version() -> str:
-    """The version of the package; "(from source)" if it is not installed."""
+    """The version of the installed package, or "(from source)"."""
     try:
         return version("agent-factory")
     except PackageNotFoundError:

@@ -60,7 +60,7 @@ def explain(
     """Explain in which order hooks and layers run, and why; or how a run gets from FROM to TO.
 
     `start` and `end` stand for __start__ and __end__. A code such as AF204 or AF301 instead of
-    TARGET explains that error or warning.
+    TARGET explains an error or a warning.
     """
     is_code, table = bool(re.fullmatch(r"AF\d+", target)), None
     if recordings is not None and not bounds:
@@ -97,14 +97,14 @@ def explain(
 
 
 def _bounds(target: str, folder: Path | None) -> tuple[dict[str, object], str, RenderableType]:
-    """The most that a run can use: as data, as text, and as a table."""
+    """The bounds of a run: as data, as text, and as a table."""
     rows = load(target).plan.bounds().rows
     runs = _recorded_runs(folder) if folder is not None else []
     table = Table("what", "the most", "by", *(["median", "95 %"] if runs else []))
     lines: list[str] = []
     items: list[object] = []
     for row in rows:
-        # What runs have used of agents inside is not in a recording.
+        # A recording has no usage of agents inside.
         unused = 0.0 if row.what.startswith("calls of ") else None
         amounts = [run.get(row.what, unused) for run in runs if not row.agent]
         numbers = sorted(amount for amount in amounts if amount is not None)
@@ -126,7 +126,7 @@ def _bounds(target: str, folder: Path | None) -> tuple[dict[str, object], str, R
 
 
 def _recorded_runs(folder: Path) -> list[dict[str, float]]:
-    """What recorded runs have used, by the names of bounds."""
+    """Usage of recorded runs, by the names of bounds."""
     from agent_factory.middleware.budget.prices import listed_price
     from agent_factory.testing.recorded_usage import usage_of_runs
     from agent_factory.testing.recordings import CassetteError
@@ -173,7 +173,7 @@ def _code(code: str) -> tuple[dict[str, object], str]:
 
 
 def consequence(entry: BuildCode) -> str:
-    """Return what a build does about a code, and whether it can be ignored."""
+    """Effect of a code on a build, and whether the code can be ignored."""
     if entry.severity == "warning":
         return "A warning; an error with `strict=True`. It can be ignored."
     return f"An error. It can{'' if entry.ignorable else 'not'} be ignored."
@@ -195,7 +195,7 @@ def _order(target: str, plan: Topology) -> dict[str, object]:
 
 
 def _edge(target: str, plan: Topology, source: str, to: str) -> dict[str, object]:
-    """The edge between two nodes as data, or the paths in its place."""
+    """The edge between two nodes as data, or the paths between them."""
 
     def reasons(edge: Transition) -> list[dict[str, Any]]:
         return [

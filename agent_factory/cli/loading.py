@@ -1,4 +1,4 @@
-"""Turn a target into a plan, with the findings of the build of its agent."""
+"""Turn a target into a plan, with the findings of the build."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _stored_modules: dict[Path, dict[str, ModuleType]] = {}
 
 @contextmanager
 def importing_from(root: Path, folders: Sequence[Path] = ()) -> Iterator[None]:
-    """Let imports search a folder first, and then more, as `python -m` does with the current one.
+    """Let imports search some folders first, as `python -m` searches the current folder.
 
     Modules from there leave `sys.modules` afterwards: so two checkouts of one package can be
     compared.
@@ -48,7 +48,7 @@ def importing_from(root: Path, folders: Sequence[Path] = ()) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = path
-        # Only modules of these folders leave. Libraries that were imported on the way stay.
+        # Only modules of these folders leave. Libraries stay.
         previous = {name.partition(".")[0] for name in before}
         new = [name for name in sys.modules if name.partition(".")[0] not in previous]
         packages = set()
@@ -73,7 +73,7 @@ def root_and_name(path: Path) -> tuple[Path, str]:
 
 
 def import_file(path: Path, name: str) -> ModuleType:
-    """Import a file under its name, or under another one if a different module has that name."""
+    """Import a file under its name, or under another name if a different module has the first."""
     # A dot in the file name does not separate packages, so such a name cannot be imported.
     spec = find_spec(name) if "." not in path.stem else None
     if spec and spec.origin and Path(spec.origin) == path:
@@ -84,7 +84,7 @@ def import_file(path: Path, name: str) -> ModuleType:
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported as a module")
-    # Before its code runs: a dataclass with annotations as strings looks for its module there.
+    # Before the code runs: dataclasses with annotations as strings look for their module there.
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -104,7 +104,7 @@ class SourceLocation:
 
     @property
     def name(self) -> str:
-        """The file's path, relative to the current folder if the file is in it."""
+        """Path of the file, relative to the current folder if possible."""
         here = Path.cwd()
         return str(self.file.relative_to(here) if self.file.is_relative_to(here) else self.file)
 
@@ -113,29 +113,29 @@ class SourceLocation:
 
 
 def find_definition(file: Path, name: str) -> SourceLocation | None:
-    """The last line of a module that binds a name; None if there is none."""
+    """The last line of a module with a binding of a name; None without a binding."""
     try:
         with warnings.catch_warnings(action="ignore"):  # they were shown at the import
-            # dont_inherit: the `from __future__` imports of this module are not those of the file.
+            # dont_inherit: the file does not get the `from __future__` imports of this module.
             code = compile(file.read_bytes(), file, "exec", dont_inherit=True)
     except (OSError, ValueError, SyntaxError):
         return None
-    # The code of a module holds its own statements and blocks; functions have code of their own.
+    # The code of a module holds statements and blocks; functions have separate code.
     bound = (i for i in dis.get_instructions(code) if i.opname == "STORE_NAME" and i.argval == name)
     lines = [step.positions.lineno or 0 for step in bound if step.positions]
-    # Of several assignments, the last one has made what was loaded.
+    # Of several assignments, the last has made the loaded value.
     return SourceLocation(file, max(lines)) if lines else None
 
 
 def find_raise(error: BaseException) -> SourceLocation | None:
-    """The line of the user's own code that raised an error, or called what raised it."""
+    """The innermost line of the user's own code in a traceback."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return SourceLocation(Path(error.filename), error.lineno)
     paths = sysconfig.get_paths()
     libraries = {Path(paths[kind]) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     # middleware/ lies outside of the package in a checkout.
     libraries |= {PACKAGE, PACKAGE.parent / "middleware"}
-    # The innermost frame is the last one.
+    # The innermost frame is the last.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         # An editable install is reached by a link.
@@ -148,9 +148,9 @@ def find_raise(error: BaseException) -> SourceLocation | None:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A loaded target: its plan, the warnings of its build, and the line that defines its name.
+    """A loaded target: the plan, the warnings of the build, and the line of the definition.
 
-    The plan of an agent holds its settings. A plan from a file has no findings: they are None.
+    The plan of an agent holds settings. A plan from a file has None in place of findings.
     `agent` is the agent itself, unless the target is a plan or a list of middleware. `stack` is
     its middleware, unless the target is a plan.
     """
@@ -163,7 +163,7 @@ class Loaded:
 
 
 class BuildFailed(CommandError):
-    """The target's agent cannot be built; `place` is the line of the user's code that builds it."""
+    """The agent of a target cannot be built; `place` is the line in the user's code."""
 
     def __init__(self, target: Target, error: SpecError, place: SourceLocation | None) -> None:
         self.spec_error = error
@@ -173,7 +173,7 @@ class BuildFailed(CommandError):
 
     @property
     def plan(self) -> Topology | None:
-        """The plan that was refused, if nothing but its guarantees is wrong."""
+        """The refused plan, if nothing but guarantees is wrong."""
         from agent_factory.guarantees import GuaranteeError
 
         errors = self.spec_error.errors
@@ -183,7 +183,7 @@ class BuildFailed(CommandError):
 
 
 def load(text: str) -> Loaded:
-    """The plan of a target. What its code prints goes to the error output."""
+    """The plan of a target. Prints of its code go to the error output."""
     target = target_of(text)
     if target.is_plan:
         from agent_factory.topology.load import TopologyFileError, load_topology
@@ -201,7 +201,7 @@ def load(text: str) -> Loaded:
 
 
 def load_agent(text: str) -> tuple[str, Any]:
-    """The agent of a target, and the name it has there.
+    """The name of an agent in its module, and the agent.
 
     A function without arguments is called. Any compiled graph is an agent here.
     """
@@ -221,21 +221,21 @@ def load_agent(text: str) -> tuple[str, Any]:
 
 
 def load_builder(text: str) -> Any:
-    """The agent of a target, or the function of a model that builds it."""
+    """The agent of a target, or a function of a model that builds the agent."""
     target = target_of(text)
     if target.is_plan:
         raise CommandError(f"{target.place} is a plan. A plan cannot run; name the agent. {USAGE}")
     with _imported(target) as module:
         _, value = _attribute(target, module)
         parameters = inspect.signature(value).parameters if inspect.isroutine(value) else {}
-        # A function without required parameters builds the agent itself, unless it asks for a
-        # model.
+        # A function without required parameters builds the agent itself, unless a parameter is
+        # the model.
         takes_model = any(p.default is p.empty or n == "model" for n, p in parameters.items())
     if not takes_model:
         return load_agent(text)[1]
 
     def build(model: object) -> object:
-        # The function may import more of its folder when it is called.
+        # A call of the function may import more of the folder.
         with _imported(target):
             return value(model)
 
@@ -244,11 +244,11 @@ def load_builder(text: str) -> Any:
 
 @contextmanager
 def _imported(target: Target) -> Iterator[ModuleType]:
-    """Import the module of a target; errors become sentences, also those of the block."""
+    """Import the module of a target; errors of module and block become sentences."""
     root, name = root_and_name(target.path) if target.is_file else (Path.cwd(), target.place)
     with (
         importing_from(root, target.folders),
-        # The output is that of the command, which may be JSON.
+        # The standard output belongs to the command, and may be JSON.
         redirect_stdout(sys.stderr),
         # The agent keeps its warnings, and commands read them there.
         warnings.catch_warnings(action="ignore", category=AgentFactoryWarning),
@@ -269,7 +269,7 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
     except BaseException as error:
         # Also SystemExit: a module may call sys.exit().
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        # The module itself is missing, or a package around it, and not one that it imports.
+        # The module itself is missing, or a package around it: no import inside has failed.
         if missing and f"{name}.".startswith(f"{missing}."):
             parent, _, last = name.rpartition(".")
             package = sys.modules.get(parent)
@@ -293,7 +293,7 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
 
 
 def _attribute(target: Target, module: ModuleType) -> tuple[str, Any]:
-    """Name and value that a target means in its module, by default those of the only agent."""
+    """Name and value of a target in its module, by default of the only agent."""
     attribute, where = target.attribute, target.place
     if not attribute:
         names = _agents_in(module)
@@ -334,7 +334,7 @@ def result_of(name: str, function: Any, what: str) -> Any:
         raise CommandError(f"{name} must be callable without arguments, but needs {names}.")
     value = function()
     if inspect.isawaitable(value):
-        # Python warns when a coroutine that was never awaited is freed, unless it was closed.
+        # Python warns about a coroutine that is freed before an await or a close.
         getattr(value, "close", lambda: None)()
         raise CommandError(
             f"{name} was called, and its result is awaitable. Use {what}, or a synchronous "
@@ -353,7 +353,7 @@ def _loaded(name: str, value: object) -> Loaded:
         from agent_factory.factory.agent import plan_agent
 
         with warnings.catch_warnings(record=True, action="always") as records:
-            # They are about tools that the agent lacks, and the tools of a list are not known.
+            # These codes are about missing tools, and a list of middleware has no tools.
             plan = plan_agent(middleware=list(value), ignore=["AF124", "AF210"], settings=True)
         messages = [w.message for w in records if isinstance(w.message, AgentFactoryWarning)]
         findings = [finding for message in messages for finding in message.warnings]

@@ -46,7 +46,7 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
         # os.walk yields nothing for a file.
         for top, folders, names in os.walk(path):
             here = Path(top)
-            # Changed in place: os.walk goes only into the folders that are left in its list.
+            # Changed in place: os.walk goes only into the remaining folders.
             folders[:] = sorted(
                 name
                 for name in folders
@@ -54,21 +54,21 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
             )
             sources = [here / name for name in sorted(names) if name.endswith((".py", ".pyi"))]
             files += [file for file in sources if not file.is_symlink()]
-    # Paths may overlap, or lead to one file by a symbolic link.
+    # Paths may overlap, or lead to the same file by a symbolic link.
     return list({file.resolve(): file for file in files}.values())
 
 
 def replace_bytes(file: Path, data: bytes) -> None:
-    """Replace the content of a file atomically: readers see the old bytes or the new ones."""
+    """Replace the content of a file atomically: readers see old bytes or new bytes."""
     target = file.resolve()
-    with target.open("r+b"):  # a read-only file must fail here: os.replace would replace it
+    with target.open("r+b"):  # fails for a read-only file, which os.replace would replace
         pass
-    # In the same folder, because os.replace is atomic only within one file system.
+    # In the same folder, because os.replace is atomic only within a file system.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with open(handle, "wb") as stream:
             stream.write(data)
-        # mkstemp makes a file that only its owner can read.
+        # Only the owner can read a file of mkstemp.
         shutil.copymode(target, name)
         os.replace(name, target)
     # BaseException: Ctrl-C must not leave the temporary file behind.
@@ -96,7 +96,7 @@ EXIT_LEFT = 1
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """A file, its new bytes, and its migration."""
+    """File with its new bytes and its migration."""
 
     file: Path
     data: bytes
@@ -116,7 +116,7 @@ class Migrated:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file that was skipped, and the reason."""
+    """Skipped file, and the reason."""
 
     file: Path
     message: str
@@ -148,7 +148,7 @@ def migrate(
 
     The sources are read, and none of their code is executed.
 
-    Exit codes: 0 nothing is left to do, 1 something is (a change that was not written, or a
+    Exit codes: 0 nothing is left to do, 1 something is left (an unwritten change, or a
     decision), 2 a file could not be read, parsed, migrated or written, and is unchanged.
     """
     files = python_files(paths)
@@ -227,11 +227,11 @@ def _migration(file: Path, data: bytes, to: Factory) -> Migrated | Failure:
 
 
 def _written(result: Migrated | Failure, to: Factory) -> Migrated | Failure:
-    """Write a migrated file; its decisions then have the lines of the new text."""
+    """Write a migrated file, and return decisions with the lines of the new text."""
     if isinstance(result, Failure) or not result.migration.changed:
         return result
     file, migration = result.file, result.migration
-    # Before it is written, so that a file for which it fails is unchanged.
+    # Before the file is written: a failure leaves the file unchanged.
     again = _migration(file, result.data, to)
     if isinstance(again, Failure):
         return again

@@ -57,7 +57,13 @@ _IMPORTS = re.compile("AgentState|Flow|ModelRequest|NextChunk|Runtime|ToolCallRe
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of a new middleware: when it runs, its text, and what a flow gets."""
+    """Method of a new middleware.
+
+    Args:
+        when: Sentence about the time of a call.
+        form: Text of the method.
+        request: Type of the argument of a flow; empty for a node hook.
+    """
 
     when: str
     form: str = _NODE
@@ -86,7 +92,7 @@ def template(path: str) -> Template:
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A new middleware: its class, the module that tests import it from, its hooks and flows."""
+    """New middleware: the name of the class, the module, the hooks and flows."""
 
     name: str
     module: str
@@ -116,7 +122,7 @@ class Skeleton:
         """The module of its tests."""
 
         def listed(names: Sequence[str]) -> str:
-            # One name a line, so that the list may have any length.
+            # A name on each line: the list may have any length.
             lines = "".join(f'\n        "{name}",' for name in names)
             return f"{lines}\n    " if names else ""
 
@@ -131,7 +137,7 @@ class Skeleton:
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
-    """Form of the name of something new; with more letters, lines of its files are too long."""
+    """Form of the name of a new class or package; longer names make lines of files too long."""
 
     kind: str
     style: str
@@ -262,7 +268,7 @@ def agent(
         for path in FILES
     }
     written = _write(texts)
-    # The snapshot is the plan of the agent that was just written, so it is loaded from there.
+    # The snapshot is the plan of the new agent, which is loaded from the new files.
     build = load_builder(f"{folder / name / 'agent.py'}:build_agent")
     plan = topology_of(build(ScriptedChatModel([])))
     written += _write({folder / SNAPSHOT: plan.to_snapshot()})
@@ -274,7 +280,7 @@ def agent(
 
 
 def _check_new(directory: Path, *paths: Path) -> None:
-    """Refuse a folder that is missing, and paths that exist in it."""
+    """Refuse a missing folder, and existing paths in a folder."""
     if not directory.is_dir():
         raise CommandError(
             f"The folder {directory} does not exist. Create it, or use another --dir."
@@ -289,7 +295,7 @@ def _write(texts: Mapping[Path, str]) -> list[str]:
     for file, text in texts.items():
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            # Mode x: a file that has been created since the check is not overwritten.
+            # Mode x: a file created since the check is not overwritten.
             with file.open("x", encoding="utf-8", newline="\n") as stream:
                 stream.write(text)
         except OSError as error:
@@ -298,11 +304,11 @@ def _write(texts: Mapping[Path, str]) -> list[str]:
 
 
 def snake_case(name: str) -> str:
-    """The file name of a class, without its suffix.
+    """The file name of a class, without the suffix.
 
     >>> snake_case("AuditTrail"), snake_case("HTTPGuard"), snake_case("PIIMask2")
     ('audit_trail', 'http_guard', 'pii_mask2')
     """
-    # Before a capital that ends a small word, and before the last of several capitals.
+    # Before a capital after a small letter, and before the last of several capitals.
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     return words.lower()

@@ -1,4 +1,4 @@
-"""`agent-factory policy`: what happens to the calls of each tool of an agent."""
+"""`agent-factory policy`: decisions about the calls of each tool of an agent."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def policy(
 ) -> None:
     """Show which calls of an agent's tools run, are asked about, judged or denied.
 
-    The first row of a tool that is about a call decides. Rows without a rule are marked.
+    The first matching row of a tool decides about a call. Rows without a rule are marked.
     """
-    # Imported late, because it takes long and --help does without it.
+    # Imported late: the import takes long, and --help does without.
     from agent_factory.review.policy import policy_table
 
     agent = load(target).agent
@@ -61,7 +61,7 @@ def policy(
 
 
 def _notes(row: PolicyRow) -> list[str]:
-    """Return remarks on a row: its reason, its limits, and the rule that decides."""
+    """Remarks on a row: reason, limits, and the deciding rule."""
     from agent_factory.review.policy import DECISIONS
 
     notes = [row.reason] if row.reason else []

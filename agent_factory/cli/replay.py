@@ -1,4 +1,4 @@
-"""`agent-factory replay`: recorded runs, replayed with an agent as it is now."""
+"""`agent-factory replay`: recorded runs, replayed with the present agent."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def replay(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Replay recorded runs with an agent as it is now, and show what has changed.
+    """Replay recorded runs with the present agent, and show the changes.
 
     The answers of the model and the results of tools come from the recordings. Exit codes: 0 all
     runs passed, 1 a run has changed or failed, 2 the agent or the folder could not be loaded.
@@ -87,7 +87,7 @@ def replay(
         table = Table(*head, show_footer=True)
         for column, cell in zip(table.columns, sums, strict=True):
             column.footer = cell
-            # The first two columns are words, the others numbers.
+            # The first two columns are words, all further columns numbers.
             column.justify = "left" if cell in sums[:2] else "right"
         for run, (name, verdict, *cells) in zip(report.runs, rows, strict=True):
             lines = [Text(name, "bold"), *([Text(run.reason, "dim")] if run.reason else [])]

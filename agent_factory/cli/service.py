@@ -1,4 +1,4 @@
-"""`agent-factory worker`, `serve`, `submit`, `inbox`, `decide` and others: a service."""
+"""`agent-factory worker`, `serve`, `submit`, `inbox`, `decide` and more: a service."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ agent-factory worker shop/service.py:service"""
 
 
 def load_service(target: str) -> Service:
-    """The service that a target names, or the result of a function; its module stays imported."""
+    """The service of a target, or the result of a function; the module stays imported."""
     from agent_factory.service import Service
 
     value = _named("service", target)
@@ -79,7 +79,7 @@ def load_service(target: str) -> Service:
 
 
 def _named(what: str, target: str) -> object:
-    """Value that a target names; its module stays imported."""
+    """The value of a target; the module stays imported."""
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise CommandError(
@@ -87,7 +87,7 @@ def _named(what: str, target: str) -> object:
             f"shop.service:{what}."
         )
     root, module = root_and_name(Path(place).resolve()) if place.endswith(".py") else ("", place)
-    # Not taken back, unlike in `load`: a service may import more while it runs.
+    # Not taken back, unlike in `load`: a running service may import more.
     sys.path.insert(0, str(root or Path.cwd()))
     try:
         return getattr(importlib.import_module(module), name)
@@ -96,7 +96,7 @@ def _named(what: str, target: str) -> object:
 
 
 def _not_loaded(target: str, error: Exception) -> CommandError:
-    # LangChain's messages end with a full stop, and those of imports do not.
+    # LangChain's messages end with a full stop, messages of imports do not.
     return CommandError(f"{target} cannot be loaded: {str(error).removesuffix('.')}.", error)
 
 
@@ -111,9 +111,9 @@ def worker(
     metrics_token: MetricsToken = None,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Run jobs of a service until it is stopped (Ctrl-C, SIGTERM) or drained.
+    """Run jobs of a service until a stop (Ctrl-C, SIGTERM) or a drain.
 
-    It takes over the runs of workers that have died. On Postgres, start as many as you like.
+    A worker takes over the runs of dead workers. On Postgres, start as many as you like.
     """
     loaded_service = load_service(service)
     health = None
@@ -126,7 +126,7 @@ def worker(
     signals = _signals()
     loaded_service.start(slots=slots)
     if health is not None:
-        health.start()  # now, since before it the worker is not ready
+        health.start()  # not earlier: only a started worker is ready
         console.write(f"Health at http://{host}:{port}/ready.")
     console.write(
         f"Worker {loaded_service.worker_id} runs up to {slots} jobs at once. Ctrl-C stops it."
@@ -143,7 +143,7 @@ def worker(
 
 @contextmanager
 def _memory_at_rest() -> Iterator[None]:
-    """Leave what is loaded out of garbage collections, which took 7 % of the time of a message."""
+    """Leave loaded objects out of garbage collections, which took 7 % of the time of a message."""
     gc.collect()
     gc.freeze()
     try:
@@ -156,14 +156,14 @@ def _signals() -> list[int]:
     """Ctrl-C and SIGTERM from now on, in place of exceptions: runs may end first."""
     received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        # No Event: its lock may be held by the code that a handler interrupts.
+        # No Event: the interrupted code may hold its lock.
         signal.signal(number, lambda number, _: received.append(number))
     return received
 
 
 def end(service: Service, grace: float, signals: list[int]) -> None:
     """End a service, and the process if runs are under way after the grace, or at a signal."""
-    # In another thread: an exception of a handler would cut it off before it gives its runs back.
+    # In another thread: an exception of a handler would end `stop` before runs are given back.
     stopped = ThreadPoolExecutor(1).submit(service.stop, seconds=grace)
     while not stopped.done() and not signals:
         time.sleep(0.05)
@@ -179,11 +179,11 @@ def end(service: Service, grace: float, signals: list[int]) -> None:
 def health_thread(
     service: Service, host: str, port: int, metrics_token: str | None
 ) -> tuple[Thread, int]:
-    """A thread that answers what watches a worker, and its port, which is taken from now on."""
+    """A thread for requests about the health of a worker, and the port, taken from now on."""
     from agent_factory.serve.health import health_app
     from agent_factory.serve.metrics import export_metrics
 
-    # After agent_factory.serve, which names the extra that is missing.
+    # After agent_factory.serve, which names a missing extra.
     import uvicorn  # isort: skip
 
     export_metrics()
@@ -261,21 +261,21 @@ def serve(
 def run_server(
     service: Service, application: Starlette, host: str, port: int, grace: float, *ready: str
 ) -> None:
-    """Serve an application until it is stopped, then end the worker and the service."""
+    """Serve an application until a stop, then end the worker and the service."""
     import uvicorn
 
-    # uvicorn raises the signal again once it has stopped, and the default handler ends the process
+    # A stopped uvicorn raises the signal again, and the default handler would end the process
     # before the worker may end its runs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
-        console.write("\n".join(ready))  # now, since a script may answer it with SIGTERM
+        console.write("\n".join(ready))  # now: a script may answer with SIGTERM
         sys.stdout.flush()
         with _memory_at_rest():
             uvicorn.run(
                 application,
                 host=host,
                 port=port,
-                # uvicorn chooses a free port for port 0, and logs its number.
+                # uvicorn chooses a free port for port 0, and logs the number.
                 log_level="warning" if port else "info",
                 access_log=False,
                 # No route has WebSockets, and uvicorn imports a package for them.
@@ -295,7 +295,7 @@ def drain(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Let workers end once their runs have ended, and wait for that: before an update."""
+    """Let workers end after their runs, and wait for the end: before an update."""
     loaded_service = load_service(service)
     workers = set(loaded_service.drain(worker))
     end = time.monotonic() + seconds
@@ -306,7 +306,7 @@ def drain(
         while left and time.monotonic() < end:
             bar.update(task, description=f"{console.counted(len(left), 'worker')} left")
             time.sleep(0.2)
-            # A worker that has ended takes its row with it.
+            # An ended worker has no row.
             left = workers & {entry["id"] for entry in loaded_service.workers()}
     if json:
         console.write_json({"drained": sorted(workers - left), "left": sorted(left)})
@@ -351,7 +351,7 @@ def submit(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Give a message to an agent of a service, and show its answer as a worker writes it."""
+    """Give a message to an agent of a service, and show the answer as it arrives."""
     loaded_service = load_service(service)
     arrival: Any = {"waiting": waiting, "by": by}
     run = loaded_service.submit(
@@ -371,7 +371,7 @@ def submit(
         elif part["type"] == "messages" and part["data"][0].type == "AIMessageChunk":
             print(part["data"][0].text, end="", flush=True)
             has_text = has_text or bool(part["data"][0].text)
-    # The answer came without the end of its line.
+    # An answer has no line break at the end.
     print("\n" * has_text, end="")
     status = run.status
     if json:
@@ -395,7 +395,7 @@ def inbox(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Show what the threads of a service wait for, the most urgent first."""
+    """Show the open decisions of the threads of a service, the most urgent first."""
     loaded_service = load_service(service)
     waits = loaded_service.inbox(tenant).waits(tool=tool, limit=limit)
     # Eighty columns have little room, and most calls have no reviewers.
@@ -434,7 +434,7 @@ def decide(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Decide about a call that waits. A worker continues the run."""
+    """Decide about a waiting call. A worker continues the run."""
     loaded_service = load_service(service)
     try:
         arguments = None if args is None else json_format.loads(args)
@@ -470,7 +470,7 @@ def approvals(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Show by which standing approvals calls run without a question, or end one."""
+    """Show standing approvals, by which calls run without a question, or end an approval."""
     loaded_service = load_service(service)
     if revoke is not None:
         approval = loaded_service.revoke(revoke, by=by, tenant=tenant)

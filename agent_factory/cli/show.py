@@ -79,7 +79,7 @@ def _edge(edge: Transition, start: RichText) -> RichText:
 
 
 def _named(node: str) -> RichText:
-    """The name of a node, styled by its middleware and phase."""
+    """The name of a node, styled by middleware and phase."""
     owner, dot, phase = node.rpartition(".")
     # As a list: before Python 3.12, `in` of an enum raises TypeError for a string.
     if phase in list(Phase):
@@ -128,7 +128,7 @@ _SUFFIXES: dict[str, Format] = {
 
 
 def _stack(target: Loaded) -> str:
-    """The stack of a target, with its settings, as TOML."""
+    """The stack of a target, with settings, as TOML."""
     from agent_factory.factory.agent import tools_of
     from agent_factory.factory.stack_file import dump_stack
 
@@ -137,7 +137,7 @@ def _stack(target: Loaded) -> str:
             "A plan does not hold the middleware. Name the agent to write its stack as TOML."
         )
     tools = tools_of(target.agent) if target.agent is not None else {}
-    # Without the tools that middleware bring.
+    # Without tools of middleware.
     own = [tools[tool.name] for tool in target.plan.tools if not tool.owner and tool.name in tools]
     return dump_stack(target.stack, own, title=f"The stack of {target.plan.name or 'an agent'}")
 
@@ -162,9 +162,9 @@ def show(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Show an agent: its nodes, the edges between them and why, its layers and its tools.
+    """Show an agent: nodes, edges with their reasons, layers and tools.
 
-    On a terminal it is a tree; elsewhere plain text, a line for each fact. TARGET may also be a
+    A terminal shows a tree; elsewhere, each fact is a line of plain text. TARGET may also be a
     function without arguments that builds an agent, a Topology, or a list of middleware.
     """
     if json and format_ not in (None, "json"):
@@ -190,7 +190,7 @@ def show(
         return
     document = _stack(result) if form == "toml" else _WRITERS[form or "text"](plan)
     if output is not None:
-        # A text file ends with one line break, whatever the format.
+        # A text file of any format ends with a line break.
         content = document if isinstance(document, bytes) else (document.rstrip() + "\n").encode()
         console.save(content, output)
     elif form in ("svg", "png", "html") and console.is_terminal():

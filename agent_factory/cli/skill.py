@@ -1,4 +1,4 @@
-"""`agent-factory skill`: where the skill for coding agents is, and a copy of it."""
+"""`agent-factory skill`: the folder of the skill for coding agents, and copies."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def skill(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Print where the skill for coding agents is, or copy it, as to .claude/skills.
+    """Print the folder of the skill for coding agents, or copy the skill, as to .claude/skills.
 
-    The skill says how to build, order, check and test agents with this version. A file that differs
-    is not replaced without --overwrite.
+    The skill says how to build, order, check and test agents with this version. A file with
+    other content is not replaced without --overwrite.
     """
     if overwrite and copy is None:
         raise CommandError("--overwrite needs --copy. Add --copy FOLDER.")

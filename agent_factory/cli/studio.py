@@ -42,8 +42,8 @@ def studio(
 ) -> None:
     """See agents work in a browser: messages, plan, decisions, cost, reviews, earlier moments.
 
-    It needs no service and no database: a worker and SQLite are inside. Only this machine can see
-    it.
+    A worker and SQLite are inside: no service and no database are needed. Only this machine can
+    see the pages.
     """
     from agent_factory import topology_of
     from agent_factory.errors import ArgumentError
@@ -57,11 +57,11 @@ def studio(
         service = Service(f"sqlite:///{file}")
         for target in agents:
             variable, agent = load_agent(target)
-            # "LangGraph" is the name of a graph that nobody has named.
+            # "LangGraph" is the default name of a graph.
             name = variable if agent.name in ("LangGraph", *service.agents) else agent.name
             try:
                 has_plan = bool(topology_of(agent))
-            except ArgumentError:  # another library has built it: its nodes can be seen, not why
+            except ArgumentError:  # of another library: the studio shows nodes without reasons
                 has_plan = False
             service.add(name, agent, decisions=has_plan)
         # With local_principal, which is the default, `create_app` does not warn.
@@ -72,8 +72,8 @@ def studio(
         if db is None:
             ready.append("Threads end with it; --db FILE keeps them.")
         if not no_open:
-            # The server below blocks, so a timer opens the browser once it listens. As a daemon,
-            # the timer does not delay the end of a command that fails before.
+            # The server below blocks, so a timer opens the browser. As a daemon, the timer does not
+            # delay the end of a failed command.
             timer = Timer(1.0, webbrowser.open, [address])
             timer.daemon = True
             timer.start()

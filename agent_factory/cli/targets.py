@@ -1,4 +1,4 @@
-"""The targets of commands, parsed from their text: a module or a file, and a name in it."""
+"""Targets of commands, parsed from text: a module or a file, and a name in the module."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ USAGE = "Write module:attribute or path/to/file.py:attribute."
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target, as `text` names it: a dotted module or the path of a file, and a name in it.
+    """Target of a command: a dotted module or the path of a file, and a name in the module.
 
-    `folders` are those to import from, besides the file's own.
+    `folders` are searched for imports, besides the folder of the file.
     """
 
     text: str
@@ -36,7 +36,7 @@ class Target:
 
     @property
     def is_plan(self) -> bool:
-        """True if the place is a file that holds a plan."""
+        """True if the place is a file with a plan."""
         return self.place.endswith(PLANS)
 
     @property
@@ -46,7 +46,7 @@ class Target:
 
 
 def parse(text: str) -> Target:
-    """Split a text at its last colon, unless that belongs to a Windows drive.
+    """Split a text at the last colon, unless the colon belongs to a Windows drive.
 
     >>> parse("shop.desk:agent").attribute
     'agent'
@@ -82,7 +82,7 @@ def _check_file(target: Target) -> None:
 
 
 def target_of(text: str) -> Target:
-    """The target of a text; for a LangGraph configuration, the graph that it names."""
+    """The target of a text; for a LangGraph configuration, the named graph."""
     target = parse(text)
     configuration = _configuration(target)
     if configuration is None:
@@ -132,7 +132,7 @@ def read_text(target: Target) -> str:
 
 
 def _configuration(target: Target) -> dict[str, Any] | None:
-    """The LangGraph configuration that a target names; None if it is another file, or a module."""
+    """The LangGraph configuration of a target; None for other files and for modules."""
     _check_file(target)
     if not target.place.endswith(".json"):
         return None

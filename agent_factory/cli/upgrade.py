@@ -43,10 +43,10 @@ def upgrade(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Bring the tables of a service into the form that this version needs, without losing anything.
+    """Bring the tables of a service into the form of this version, without losing anything.
 
-    Workers may run meanwhile, unless it says otherwise. Behind PgBouncer, give the URL of Postgres
-    itself.
+    Workers may run meanwhile, unless the command says otherwise. Behind PgBouncer, give the URL of
+    Postgres itself.
     """
     from agent_factory.service import Service
 

@@ -1,4 +1,4 @@
-"""The plan of an agent: plain values that can be drawn, compared, explained, saved and loaded."""
+"""The plan of an agent: plain values to draw, compare, explain, save and load."""
 
 from agent_factory.topology.bounds import Bound, Bounds, TokenPrice
 from agent_factory.topology.declarations import (

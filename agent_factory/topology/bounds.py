@@ -1,4 +1,4 @@
-"""Bounds: the most that a run can use by its limits, and which limits give it.
+"""Bounds: the most that a run can use by limits, and the limits behind each number.
 
 Upper bounds, not estimates: a use without limits has no bound.
 """
@@ -46,14 +46,14 @@ class TokenPrice(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most that a run can use of one thing.
+    """Upper bound of a use in a run.
 
     Args:
         what: The use: "model calls", "calls of search", "tokens", "USD", ...
         most: The number, as the limits count; None if nothing limits it.
         by: The limits with this number, in words, with their middleware.
         attempts: For calls, the most with repeated attempts of each; None if unknown.
-        notes: Uses that the number leaves out; for None, the limits to add.
+        notes: Uses outside of the number; for None, the limits to add.
         agent: The agent inside of a tool: "clerk". Empty for the agent itself, "all" for both
             together.
 
@@ -86,10 +86,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that a run can use, a row for each use.
+    """Upper bounds of a run, a row for each use.
 
     Args:
-        rows: The bounds: of the agent, of agents inside of its tools, of all together.
+        rows: The bounds of the agent, of agents inside of tools, of all together.
     """
 
     rows: tuple[Bound, ...]
@@ -114,7 +114,7 @@ class Bounds:
 
 
 def bounds(plan: TopologyData, prices: Mapping[str, TokenPrice] | None = None) -> Bounds:
-    """The most that a run of an agent can use; see `Topology.bounds`."""
+    """Upper bounds of a run of an agent; see `Topology.bounds`."""
     rows = rows_of(PlanGraph(plan), prices or {})
     # Rows without a limit are left out for agents inside, except rows of calls.
     visible = [row for row in rows if row.by or not row.agent or "calls" in row.what]
@@ -130,7 +130,7 @@ def rows_of(
     *,
     is_certain: bool = False,
 ) -> list[Bound]:
-    """The bounds of an agent, and of agents inside of its tools.
+    """The bounds of an agent, and of agents inside of tools.
 
     Args:
         graph: The plan of the agent.
@@ -157,12 +157,12 @@ def rows_of(
         run = _Run(plan, agent, tools[agent], limits, None if agent else graph, scope)
         return list(run.bounds(prices, is_certain=is_certain))
 
-    # A run is a part of its thread, and of its ledger.
+    # A run is a part of a thread, and of a ledger.
     rows = one_run("", *(("run", "thread", "ledger") if scope == "run" else (scope,)))
     # The runs of an agent further in follow from the runs of the agent around it.
     for agent in sorted(filter(None, tools), key=lambda agent: agent.count("/")):
         runs = _runs_of(agent, plan, rows)
-        # A ledger counts all runs of the agent inside together, other limits one run each.
+        # A ledger counts all runs of the agent inside together, other limits each run alone.
         parts = zip(one_run(agent, "run", "thread"), one_run(agent, "ledger"), strict=True)
         rows += [_lowest(_in_runs(each, runs), together) for each, together in parts]
     return rows
@@ -170,7 +170,7 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of an agent of a plan, with its tools and limits."""
+    """Run of an agent of a plan, with tools and limits."""
 
     plan: TopologyData
     agent: str
@@ -201,12 +201,12 @@ class _Run:
         yield self.bound("seconds")
 
     def limits_of(self, unit: LimitUnit, tool: str = "") -> list[UsageLimit]:
-        """The limits of a unit that no path bypasses. A limit of all tools bounds each of them."""
+        """The limits of a unit that no path bypasses. A limit of all tools bounds each tool."""
         limits = [x for x in self.limits if x.unit == unit and x.tool in ("", tool)]
         return [x for x in limits if self.graph is None or not self.graph.path_beyond(x)]
 
     def most_without_limit(self, unit: LimitUnit) -> float | None:
-        """The most that the paths of a run allow; None if they allow any number."""
+        """The largest number by the paths of a run; None for any number."""
         if self.graph is None:
             return None
         at = TOOLS if unit == "tool calls" else self.plan.style.model
@@ -261,7 +261,7 @@ class _Run:
 
     def uncounted(self, limit: UsageLimit, outside: Iterable[Layer]) -> list[str]:
         """The layers outside of a limit that may go on after failures, uncounted."""
-        # A failed model call ends the loop, unless a layer makes an answer of it, as a retry
+        # A failed model call ends the loop, unless a layer answers in its place, as a retry
         # with a single attempt does, and a hook then sends the run back.
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
         if limit.unit == "model calls" and not jumps_back:
@@ -341,7 +341,7 @@ def _lowest(*bounds: Bound) -> Bound:
 
 
 def _together(what: str, bounds: Sequence[Bound], weights: Iterable[float] = repeat(1)) -> Bound:
-    """The bound of several things together, each by its weight."""
+    """The bound of several uses together, each by a weight."""
     pairs = list(zip(bounds, weights, strict=False))
     return Bound(
         what,
@@ -365,7 +365,7 @@ def _agent_of(name: str) -> str:
 
 
 def _runs_of(agent: str, plan: TopologyData, rows: Iterable[Bound]) -> Bound:
-    """The bound of the runs of an agent inside: an attempt of its tool starts one a request."""
+    """The bound of the runs of an agent inside: an attempt of the tool starts a run a request."""
     outer, _, tool = agent.rpartition("/")
     requests = max((each.max_requests for each in plan.tools if each.name == agent), default=1)
     same = [row for row in rows if (row.what, row.agent) == (f"calls of {tool}", outer)]
@@ -388,7 +388,7 @@ def _in_runs(row: Bound, runs: Bound) -> Bound:
 
 
 def _of_all(what: str, all_rows: Sequence[Bound], limits: Iterable[UsageLimit]) -> Bound:
-    """The bound of all agents together; agents with the same ledger cannot use more than it has."""
+    """The bound of all agents together; the ledger bounds all agents that share a ledger."""
     rows = [row for row in all_rows if row.what == what]
     bound = replace(_together(what, rows), attempts=None, agent="all")
     if bound.most is None:

@@ -8,7 +8,7 @@ part      = NAME SIGN JSON | "not (" condition [ ", or unknown" ] ")" | fact
 `NAME` is an argument, `SIGN` a comparison of `COMPARISONS`. A *fact* is anything else: "seen
 private", "labeled outside", the name of a function, words. A comparison with a missing
 argument, or with an argument of another type, is unknown: neither true nor false, as in SQL. A tool
-may have a default for such an argument, or convert it.
+may have a default for such an argument, or convert the value.
 
 `counterexample_case` decides exactly whether some call meets a condition and none of several more.
 The function tries a value of each class of values that comparisons can tell apart: numbers between
@@ -142,7 +142,7 @@ class Condition:
             yield from part.leaves if isinstance(part, Condition) else (part,)
 
     def holds(self, value_of: Callable[[Comparison | Fact], bool | None]) -> bool | None:
-        """Return True if the condition holds, by the values of its leaves; None if unknown."""
+        """Return True if the condition holds, by the values of all leaves; None if unknown."""
         results = [
             part.holds(value_of) if isinstance(part, Condition) else value_of(part)
             for part in self.parts
@@ -224,7 +224,7 @@ _KINDS: dict[str, type[object]] = {
 
 
 def misfit(condition: Condition, schema: Mapping[str, Any]) -> str:
-    """The reason why a comparison cannot be decided for any call of a tool; empty without one.
+    """The reason why a comparison cannot be decided for any call of a tool; empty without a reason.
 
     Args:
         condition: The condition.
@@ -423,7 +423,7 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
     start = tuple(_closed({0}, *pattern) for pattern in patterns)
     texts, visited, waiting = dict[tuple[bool, ...], str](), {start}, [(start, "")]
     for states, text in waiting:
-        # The empty text is the first of its class, and says little to people.
+        # The empty text is the first of a class, and says little to people.
         ends = zip(states, patterns, strict=True)
         matches = tuple(len(pattern) in state for state, (pattern, _) in ends)
         texts[matches] = texts.get(matches) or text
@@ -443,7 +443,7 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _closed(places: Iterable[int], pattern: str, is_pattern: bool) -> frozenset[int]:
-    """Places in a pattern, with all places that a `*` there may skip to."""
+    """Places in a pattern, with all places behind a `*` there."""
     closed = set(places)
     for place in [*closed] if is_pattern else ():
         while pattern[place : place + 1] == "*":
@@ -453,7 +453,7 @@ def _closed(places: Iterable[int], pattern: str, is_pattern: bool) -> frozenset[
 
 
 def _step(places: frozenset[int], letter: str, pattern: str, is_pattern: bool) -> frozenset[int]:
-    """Places in a pattern after one more letter."""
+    """Places in a pattern after another letter."""
     after = set[int]()
     for index in places:
         sign = pattern[index : index + 1]

@@ -32,19 +32,19 @@ GuardFallback = Literal["ask", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class ToolGuard:
-    """Decision about calls of a tool before they run. A middleware declares it in `guards`.
+    """Decision about calls of a tool before a call runs. A middleware declares guards in `guards`.
 
     Args:
         tool: The name of a tool, or a pattern such as "search*".
         action: "ask" (a person decides), "judge" (a model), "check" (code) or "deny".
-        when: The calls it is about, in words; empty for all calls.
-        exclude: Names or patterns of tools that it is not about.
+        when: The calls in question, in words; empty for all calls.
+        exclude: Names or patterns of tools without the decision.
         after: A tool that must have run in the thread before; other calls do not run.
-        place: Where the middleware decides: "around_tool", a layer that no call bypasses, or
+        place: Where the middleware decides: "around_tool", a layer around each call, or
             "after_model", a hook that a jump may bypass.
         owner: The middleware's name; a plan fills it in.
         reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
-        decisions: What they may decide: "approve", "edit", ...; empty for all decisions.
+        decisions: The allowed decisions: "approve", "edit", ...; empty for all decisions.
         remember: The longest time in seconds for which later calls may be approved as well; None
             if each call is asked about.
         otherwise: For "judge": what happens to a call that the model does not find harmless, "ask"
@@ -116,7 +116,7 @@ class ToolGuard:
 
 
 def _time(seconds: float) -> str:
-    """A time in the largest unit of which it is a whole number.
+    """A time in the largest unit with a whole number.
 
     >>> _time(604_800), _time(5_400), _time(1.5)
     ('7 days', '90 minutes', '1.5 seconds')
@@ -147,18 +147,18 @@ LimitScope = Literal["run", "thread", "ledger"]
 
 @dataclass(frozen=True, slots=True)
 class UsageLimit:
-    """The most that may be used. A middleware declares it in `limits`.
+    """Limit of a use. A middleware declares limits in `limits`.
 
     Args:
         most: The number.
-        unit: What is counted: "model calls", "tool calls", "tokens", "USD", ...
+        unit: The counted use: "model calls", "tool calls", "tokens", "USD", ...
         scope: Of what: a "run", a "thread" or a "ledger".
         tool: For tool calls: the tool whose calls are counted; empty for all tools together.
         owner: The middleware's name; a plan fills it in.
-        raisable: People may raise it while a run waits for them.
+        raisable: People may raise the limit while a run waits for a decision.
         ledger: The number of the ledger, if several middleware of a plan share it, by the order in
             which the plan has them; a plan fills it in.
-        attempts: Each attempt of a call counts, also one that fails; a plan fills it in.
+        attempts: Each attempt of a call counts, also a failed attempt; a plan fills this in.
 
     Raises:
         ValueError: An argument has another value.
@@ -180,7 +180,7 @@ class UsageLimit:
         # NaN is not equal to itself, and would be no limit.
         if type(self.most) not in (int, float) or not 0 <= self.most < inf:
             raise ValueError(f"UsageLimit.most must be a number of at least 0, got {self.most!r}.")
-        # One form in JSON for one number.
+        # Each number has a single form in JSON.
         if self.most == int(self.most):
             object.__setattr__(self, "most", int(self.most))
         _check_choice("UsageLimit.unit", LimitUnit, self.unit)
@@ -213,14 +213,14 @@ def with_shared_ledgers(limits: Iterable[UsageLimit], ledgers: Ledgers) -> tuple
     ids = [of.get(x.owner, 0) if x.scope == "ledger" else 0 for x in limits]
     owners = Counter(of.values())
     shared = [each for each in dict.fromkeys(ids) if owners[each] > 1]
-    # Numbers, since an `id` is another one in each process.
+    # Numbers, since an `id` differs between processes.
     numbers = {each: number for number, each in enumerate(shared, 1)}
     pairs = zip(limits, ids, strict=True)
     return tuple(replace(limit, ledger=numbers.get(each, 0)) for limit, each in pairs)
 
 
 class AccessKind(StrEnum):
-    """What a middleware does with a part of a conversation; the fields of `Ordering`."""
+    """Kinds of access to a part of a conversation; the fields of `Ordering`."""
 
     READS = "reads"
     WRITES = "writes"
@@ -234,7 +234,7 @@ class Access:
 
     Args:
         owner: The middleware's name.
-        kind: What it does.
+        kind: The kind of access.
         aspects: The parts, sorted: "answers", "tool_calls", ...
     """
 

@@ -1,7 +1,7 @@
 """Changes between two plans, in words and as data.
 
-A node that is added or removed lengthens or shortens the edges around it. They are part of that
-node's change; only edges that lead elsewhere for another reason count as rerouted.
+An added or removed node lengthens or shortens the edges around the node. Such edges are part of
+the change of the node; only edges with another target for another reason count as rerouted.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference.
+    """Difference between two plans.
 
     Args:
-        kind: What happened.
-        part: The kind of part it happened to: "middleware", "node", "edge", "layer", "tool",
+        kind: Kind of the change.
+        part: The kind of the changed part: "middleware", "node", "edge", "layer", "tool",
             "guard", "limit", "access", "setting" or "former name".
         name: The part's name; of a renamed middleware both names, "Old -> New".
-        detail: The part's place, or what it was and what it is now.
+        detail: The place of the part, or the values before and now.
     """
 
     kind: ChangeKind
@@ -82,7 +82,7 @@ class TopologyDiff:
         return [{**asdict(change), "kind": str(change.kind)} for change in self.changes]
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """The forms that a notebook displays: a table, and the text."""
+        """The forms for a notebook: a table, and the text."""
         # Imported here: a picture needs this module, and few programs display one.
         from agent_factory.topology.render.notebook import paragraphs, table
 
@@ -119,7 +119,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
             words = f"was up to {attempts[layer.name]} attempts, now {layer.attempts}"
             changes.append(Change(ChangeKind.CHANGED, "layer", layer.name, words))
     was, now = ({t.name: ", ".join(t.notes) for t in plan.tools} for plan in (old, new))
-    # Removed ones, then added ones, then those that both plans have.
+    # Removed tools, then added tools, then the tools of both plans.
     tools = _compared("tool", was, now)
     changes += sorted(tools, key=lambda change: (change.name in now, change.name in was))
     orders = _listed("tool", list(was), list(now))
@@ -127,7 +127,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     changes += _declared(old, new)
     edges = list(_edges(old, new))
     changes += edges
-    # Declared jumps that add no edge, such as one to the node itself.
+    # Declared jumps without an edge, such as a jump to the node itself.
     sources = {change.name.partition(" -> ")[0] for change in edges}
     for hook in new.hooks:
         former = old.hook_at(hook.node)
@@ -155,7 +155,7 @@ def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
         return owners
 
     then, now = owners_by_shape(old), owners_by_shape(new)
-    # If one of two equal middleware is gone, which of them got the new name is not known.
+    # If one of two equal middleware is gone, the new name may belong to either.
     pairs = [(then[shape], now.get(shape, [])) for shape in then]
     return {a: b for x, y in pairs if len(x) == len(y) for a, b in zip(x, y, strict=True)}
 
@@ -193,7 +193,7 @@ def _node_order(plan: TopologyData) -> list[str]:
 
 
 def _place(name: str, names: Sequence[str]) -> str:
-    """The place of a name in an order, by its neighbours."""
+    """The place of a name in an order, by the neighbours."""
     if name == TOOLS:
         return f"next to {MODEL}"
     index = names.index(name)
@@ -204,7 +204,7 @@ def _place(name: str, names: Sequence[str]) -> str:
 
 
 def _listed(part: str, old: Sequence[str], new: Sequence[str], where: str = "") -> Iterator[Change]:
-    """Names that were added, removed, or changed places with each other."""
+    """Changes of an order: names added, removed, or moved."""
     for name in old:
         if name not in new:
             yield Change(ChangeKind.REMOVED, part, name, f"it was {where}{_place(name, old)}")
@@ -216,7 +216,7 @@ def _listed(part: str, old: Sequence[str], new: Sequence[str], where: str = "") 
 
 
 def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """The fewest names to take out so that the common ones keep their order."""
+    """The fewest names to take out, so that all other common names keep their order."""
     before = [name for name in old if name in new]
     after = [name for name in new if name in old]
     # autojunk is for texts: in long lists it ignores frequent items.
@@ -238,10 +238,10 @@ _DETAILS = {
 
 
 def _declared(old: TopologyData, new: TopologyData) -> Iterator[Change]:
-    """What middleware declare, settings and former names, where the two plans differ in them."""
+    """Differences of declarations of middleware, settings and former names."""
     # Settings of middleware that are added or removed are left out.
     only_in_one = _owners(old) ^ _owners(new)
-    # Of a plan whose settings were not requested, those that guard are compared.
+    # A plan without requested settings has only settings that guard.
     all_of_them = all(any(not s.guards for s in plan.settings) for plan in (old, new))
 
     def texts_of(plan: TopologyData) -> dict[str, dict[str, str]]:
@@ -262,13 +262,13 @@ def _compared(part: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iter
         elif name not in was:
             yield Change(ChangeKind.ADDED, part, name, added.format(now[name]))
         elif was[name] != now[name]:
-            # A tool without notes is a plain one; no other text is empty.
+            # A tool without notes is a plain tool; no other text is empty.
             texts = (was[name] or "plain", now[name] or "plain")
             yield Change(ChangeKind.CHANGED, part, name, changed.format(*texts))
 
 
 def _texts(plan: TopologyData, settings: Iterable[Setting]) -> dict[str, dict[str, str]]:
-    """The texts of all that a plan declares, by part and by name."""
+    """The texts of all declarations of a plan, by part and by name."""
     lines = [("guard", f"of {x.tool} by {x.owner}", str(x)) for x in plan.guards]
     lines += [("limit", f"of {x.what} by {x.owner}", str(x)) for x in plan.limits]
     for access in plan.accesses:
@@ -293,7 +293,7 @@ def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:
     # A copy: the loop removes items from the list.
     for source, target in list(old_edges):
         why = was[source, target]
-        # From one node for one reason: the edge is the same, and leads elsewhere.
+        # Same source, same reason: the edge has a new target.
         instead = [p for p in new_edges if p[0] == source and now[p] == why]
         if instead:
             new_edges.remove(instead[0])
@@ -326,7 +326,7 @@ def _contracted(
             while target not in stable and target not in path:
                 path.add(target)
                 target = plan.edge_from(target).targets[0]
-            if target in stable:  # otherwise it leads round a loop of nodes that have changed
+            if target in stable:  # otherwise the edge leads around a loop of changed nodes
                 edges[edge.source, target] = _reasons(edge)
     return edges
 

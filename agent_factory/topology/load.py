@@ -1,4 +1,4 @@
-"""Read a plan from a file: complete, of a known version, and unchanged since it was written."""
+"""Read a plan from a file: complete, of a known version, and never edited."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def load_topology(text: str, source: str = "the file") -> Topology:
     """The plan that `Topology.to_json` or `Topology.to_snapshot` wrote.
 
     Args:
-        text: The content of the file. LF and CRLF line breaks are the same to it.
+        text: The content of the file, with LF or CRLF line breaks.
         source: The name of the file in errors.
 
     Raises:
-        TopologyFileError: It is not such a file, of a newer version, or was edited by hand.
+        TopologyFileError: The file has no plan, has a newer version, or was edited by hand.
 
     >>> from agent_factory import plan_agent
     >>> plan = plan_agent()
@@ -59,7 +59,7 @@ def load_topology(text: str, source: str = "the file") -> Topology:
             source, f"does not have the fields of a plan: {'; '.join(problems)}.", _HINT
         ) from None
     plan = _plan_of(record)
-    # One edge leaves each node, and all targets and corners are nodes.
+    # Each node has an edge, and all targets and corners are nodes.
     nodes = {*plan.nodes, START, END}
     ends = {node for edge in plan.edges for node in (edge.source, *edge.targets)}
     ends |= {plan.entry, plan.loop_entry, plan.loop_exit, plan.exit}
@@ -84,7 +84,7 @@ def load_topology(text: str, source: str = "the file") -> Topology:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of what `Topology.to_json` writes: docs/topology.schema.json."""
+    """The JSON schema of the output of `Topology.to_json`: docs/topology.schema.json."""
     schema = _adapter().json_schema(mode="serialization")
     for kind, later in json_format.LATER.items():
         record = schema if kind is PlanRecord else schema["$defs"][kind.__name__]
@@ -95,12 +95,12 @@ def json_schema() -> dict[str, Any]:
 
 @cache
 def _adapter() -> TypeAdapter[PlanRecord]:
-    # Built when a file is read: that takes milliseconds, and most programs read none.
+    # Built when a file is read: building takes milliseconds, and most programs read no file.
     return TypeAdapter(PlanRecord)
 
 
 def _parsed(text: str, source: str) -> object:
-    """The JSON of a file, refused if it is not that of a plan, or of a newer version."""
+    """The JSON of a file, refused if not of a plan, or of a newer version."""
     try:
         data = json.loads(text)
     except RecursionError:

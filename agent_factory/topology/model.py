@@ -17,7 +17,7 @@ JUMPS = ("end", "tools", "model")
 
 
 def printable(line: str) -> str:
-    """A line with its control characters and line breaks as escapes, as in `repr`.
+    """A line with control characters and line breaks as escapes, as in `repr`.
 
     >>> printable("a\\x1b[1m\\nb")
     'a\\\\x1b[1m\\\\nb'
@@ -79,7 +79,7 @@ class Call(StrEnum):
 
     @property
     def phrase(self) -> str:
-        """Words for the calls that these layers are around: "each model call"."""
+        """Words for the wrapped calls: "each model call"."""
         return "the run" if self is Call.AGENT else f"each {self} call"
 
 
@@ -98,13 +98,13 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A node hook of one middleware.
+    """Node hook of a middleware.
 
     Args:
         owner: The middleware's name.
         phase: When it runs.
-        can_jump_to: The jumps it declares.
-        at: The name of its node, if that is not `{owner}.{phase}`.
+        can_jump_to: The declared jumps.
+        at: The name of the node, if not `{owner}.{phase}`.
     """
 
     owner: str
@@ -114,7 +114,7 @@ class Hook:
 
     @property
     def node(self) -> str:
-        """The name of its node."""
+        """The name of the node."""
         return self.at or f"{self.owner}.{self.phase}"
 
 
@@ -124,9 +124,9 @@ class Layer:
 
     Args:
         owner: The middleware's name.
-        call: The kind of call it wraps.
-        method: The method that wraps it.
-        attempts: How often it calls inward for one call at most, as its middleware declares.
+        call: The kind of the wrapped calls.
+        method: The wrapping method.
+        attempts: The most calls inward for a single call, as declared by the middleware.
     """
 
     owner: str
@@ -162,14 +162,14 @@ class Tool:
     """A tool that the model may be offered.
 
     Args:
-        name: Its name; the type of a provider's tool that has no name.
-        kind: Who runs it.
-        return_direct: Its result ends the run.
-        owner: The middleware that adds it; empty for the agent's own tools.
-        labels: What it brings and takes: "untrusted" results, "private" data, an effect "outside".
-        reads: Names of what it reads, such as "file:{path}" with a parameter in it.
-        writes: Names of what it writes.
-        max_requests: The most runs that a call of it starts of the agent inside; 1 without a list.
+        name: The name; for a provider's tool without a name, the type.
+        kind: Who runs the tool.
+        return_direct: A result ends the run.
+        owner: The middleware that adds the tool; empty for the agent's own tools.
+        labels: Kinds of data and effects: "untrusted" results, "private" data, an effect "outside".
+        reads: Names of read resources, such as "file:{path}" with a parameter in the name.
+        writes: Names of written resources.
+        max_requests: The most runs of the agent inside for a call; 1 without a list.
         background: The most seconds that a call may work in the background; None if the run waits
             for its result.
         on_loss: What a service does with a call in the background whose worker has died.
@@ -191,7 +191,7 @@ class Tool:
 
     @property
     def notes(self) -> list[str]:
-        """Differences from a plain tool of the agent; empty for a plain one.
+        """Differences from a plain tool of the agent; empty for a plain tool.
 
         >>> Tool("find", return_direct=True, owner="Search").notes
         ['return_direct', 'by Search']
@@ -207,7 +207,7 @@ class Tool:
 
     @property
     def touches(self) -> list[str]:
-        """What it reads and writes, in words.
+        """Read and written resources, in words.
 
         >>> Tool("edit", writes=("file:{path}",)).touches
         ['writes file:{path}']
@@ -223,7 +223,7 @@ class Setting:
         owner: The middleware's name; "agent" for what the factory was given.
         name: The parameter of its constructor, or of the factory.
         value: The value as text.
-        guards: It says what the middleware keeps out or lets run, so each plan holds it.
+        guards: The setting decides about calls or contents, so each plan holds the setting.
     """
 
     owner: str
@@ -258,12 +258,12 @@ class Shape:
         tools: The tools known when the agent is built, in the order in which they are offered.
         style: The factory that builds the agent.
         moved: Former names of middleware.
-        guards: What decides about tool calls before they run.
-        limits: What may be used at most.
+        guards: Decisions about tool calls before a call runs.
+        limits: Limits of uses.
         accesses: What middleware read, write, send to a model and sanitize.
-        sequential_calls: Each tool call of a turn waits for those before it.
+        sequential_calls: Each tool call of a turn waits for all calls before.
         idle_guards: Middleware that can decide about tool calls, and decide about none.
-        ledgers: The ledgers of middleware, by which an agent around this one knows them.
+        ledgers: The ledgers of middleware, for the plan of an agent around this agent.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -287,9 +287,9 @@ class Edge:
     """The nodes a run may continue with after a node.
 
     Args:
-        source: The node it leaves.
-        targets: The nodes it may reach; the first is the default.
-        route: How a run chooses among them; None if there is only one.
+        source: The first node.
+        targets: The nodes that may follow; the first is the default.
+        route: How a run chooses among the targets; None for a single target.
     """
 
     source: str
@@ -321,24 +321,24 @@ class TopologyData:
     idle_guards: tuple[str, ...] = ()
     # Plans are compared by what an agent does, so agents that differ only in their name are equal.
     name: str = field(default="", compare=False)
-    # For the plan of an agent around this one, in the same process.
+    # For the plan of an agent around this agent, in the same process.
     ledgers: Ledgers = field(default=(), compare=False, repr=False)
 
     @property
     def title(self) -> str:
-        """A heading for the plan, with the agent's name if it has one."""
+        """Heading for the plan, with the name of the agent, if any."""
         return f"The plan of {self.name or 'an agent'}"
 
     @property
     def orders_calls(self) -> bool:
-        """True if calls of one turn may wait for each other."""
+        """True if calls of a turn may wait for each other."""
         return self.sequential_calls or any(tool.touches for tool in self.tools)
 
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.
 
         Raises:
-            KeyError: No edge leaves it.
+            KeyError: No edge leaves the node.
         """
         for edge in self.edges:
             if edge.source == source:

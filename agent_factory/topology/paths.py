@@ -27,7 +27,7 @@ class Position(NamedTuple):
 
     Args:
         node: The node.
-        step: At the model, 0 is the model and its layers follow, the innermost first. At the tools,
+        step: At the model, 0 is the model and layers follow, the innermost first. At the tools,
             their layers come first, the outermost at 0, then `AGAIN` and `RUN`.
     """
 
@@ -74,7 +74,7 @@ def _walk(edges: Mapping[Any, Iterable[Any]], start: Any, without: Collection[An
 
 
 def shortest_path(edges: Edges, source: str, target: str, without: Collection[str] = ()) -> Path:
-    """The shortest path of at least one step that avoids some nodes; empty if there is none.
+    """The shortest path of at least one step that avoids some nodes; empty without a path.
 
     >>> shortest_path({"a": ("b", "c"), "b": ("c",)}, "a", "c", without=["b"])
     ('a', 'c')
@@ -100,7 +100,7 @@ def joined(first: Path, *others: Path) -> Path:
 
 
 class PlanGraph:
-    """The edges of a plan, and the nodes of its middleware: read once for all sentences.
+    """The edges of a plan, and the nodes of middleware: read once for all sentences.
 
     Args:
         plan: The plan.
@@ -117,7 +117,7 @@ class PlanGraph:
         # Guards and limits of agents inside of tools ("clerk/Review") matter to these agents.
         self.guards = [guard for guard in plan.guards if "/" not in guard.owner]
         self.limits = [limit for limit in plan.limits if "/" not in limit.owner]
-        # Nodes that a run enters before its loop, and never again.
+        # Nodes that a run enters only before the loop.
         self.once = {START, *plan.nodes[: plan.nodes.index(plan.loop_entry)]}
         self.path_beyond = cache(self._path_beyond)
 
@@ -157,7 +157,7 @@ class PlanGraph:
         return {node for node, hook in hooks if (hook.owner, hook.phase) == (owner, phase)}
 
     def positions_of(self, guard: ToolGuard) -> set[Position]:
-        """The positions at which a guard decides; empty if its middleware has no such place."""
+        """The positions at which a guard decides; empty for a middleware without such a place."""
         if guard.decides_again and guard.place == "around_tool":
             return {AGAIN} if guard.owner in self.owners else set()
         node = TOOLS if guard.place == "around_tool" else f"{guard.owner}.{guard.place}"
@@ -183,7 +183,7 @@ class PlanGraph:
     ) -> Path:
         """A path between two nodes around some places, and before the source around `before`."""
         start = (START,) if source == START else self.shortest_path(START, source, without=before)
-        # A run at a place has passed it.
+        # A run at a place has passed the place.
         way = () if source in places else self.shortest_path(source, target, without=places)
         return joined(start, way)
 
@@ -199,9 +199,9 @@ class PlanGraph:
         return next(filter(None, chain(first, later)), ())
 
     def endless(self, places: Collection[str] = (), *, is_limited: bool = True) -> Path:
-        """A cycle around some places that no limit ends; empty if there is none."""
+        """A cycle around some places without the end of a limit; empty without a cycle."""
         limits = self.ending if is_limited else {}
-        # A loop without the model uses nothing. A loop that remains when all is used up never ends.
+        # A loop without the model uses nothing. A loop that remains after all limits never ends.
         free = self.shortest_cycle(self.edges, {*places, self.model}) if limits else ()
         used_up = self.used_up(owner for owner, ends in limits.items() if ends)
         return free or self.shortest_cycle(used_up, places)
@@ -227,7 +227,7 @@ class PlanGraph:
                     targets = {self.plan.exit, *self.jumps_from(last).values()}
                     edges[last] = [node for node in edges[last] if node in targets]
             elif hooks:
-                # Without a jump, its hook can only raise.
+                # Without a jump, the hook can only raise.
                 edges[(jumping or hooks)[0]] = [self.plan.exit] if jumping else []
         return edges
 
@@ -251,7 +251,7 @@ class PlanGraph:
         counters = {p for p in self.positions.get(limit.owner, ()) if self.sees(p)}
         ways = self.ways_to(RUN, counters)
         for origin in self.origins():
-            # A layer around tools adds no calls; at most, it calls another tool instead.
+            # A layer around tools adds no calls; at most, the layer calls another tool instead.
             is_other = limit.tool or not origin.owner or origin.position.node != TOOLS
             if origin.position in ways and origin.position not in counters and is_other:
                 return self.path_of(origin.position, ways)
@@ -329,8 +329,8 @@ class PlanGraph:
         """The positions from which calls or answers come.
 
         Calls may come with the input, or be left by an earlier run. A layer around the model may
-        answer in its place, as a cache does. A hook may write a call before it jumps to the tools,
-        and an answer before it jumps to the end. Other members declare their writes.
+        answer in place of the model, as a cache does. A hook may write a call before a jump to the
+        tools, and an answer before a jump to the end. Other members declare their writes.
         """
         return self._all_origins[answers]
 

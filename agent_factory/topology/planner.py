@@ -7,8 +7,8 @@ head = before_agent hooks, before_model hooks, the model, after_model hooks reve
 tail = after_agent hooks reversed, the end
 ```
 
-Three questions are answered in three places: which edges exist (here), which one a run takes
-(`runtime/routing.py`), and how LangGraph executes it (`factory/wiring.py`).
+Three modules decide three questions: which edges exist (here), which edge a run takes
+(`runtime/routing.py`), and how LangGraph executes the plan (`factory/wiring.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def decide(shape: Shape) -> TopologyData:
         exit=tail[0],
         edges=(),
         # Sorted by call and by phase: the order of a list between kinds means nothing, and plans
-        # that differ only in it must be equal.
+        # with another order between kinds must be equal.
         layers=tuple(layer for call in Call for layer in shape.layers if layer.call is call),
         hooks=tuple(chain(*phases.values())),
         # Without tools there are no calls: then the plan is that of an agent without the flag.
@@ -73,7 +73,7 @@ def _step(plan: TopologyData, hook: Hook | None, source: str, default: str) -> E
         return Edge(source, (default,))
     # A jump from the loop's entry to itself is left out: routing treats it as the default.
     jumps = [target for target in jumps_of(plan, hook).values() if target != source]
-    # The default is the first target, and a jump to it adds none.
+    # The default is the first target, and a jump to the default adds no target.
     return Edge(source, tuple(dict.fromkeys((default, *jumps))), Route.JUMP)
 
 
@@ -83,20 +83,20 @@ def jump_targets(plan: TopologyData, *, leaving: bool) -> Mapping[str, str]:
     Args:
         plan: The plan.
         leaving: For an after_agent hook. There "end" is the end itself, because the exit is the
-            first of those hooks: a jump to it would loop for ever.
+            first of the after_agent hooks: a jump to the exit would loop for ever.
     """
     end = END if leaving else plan.exit
     return {"end": end, "tools": TOOLS, "model": plan.loop_entry}
 
 
 def jumps_of(plan: TopologyData, hook: Hook) -> dict[str, str]:
-    """The jumps that a hook declares, each with the node that it leads to."""
+    """The declared jumps of a hook, each with its target."""
     targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
     return {jump: targets[jump] for jump in JUMPS if jump in hook.can_jump_to}
 
 
 def former_nodes(plan: TopologyData) -> dict[str, str]:
-    """The nodes of hooks by the names that they had under former names of their middleware."""
+    """The nodes of hooks by names under former names of their middleware."""
     return {
         Hook(move.old, hook.phase).node: hook.node
         for move in plan.moved
@@ -106,7 +106,7 @@ def former_nodes(plan: TopologyData) -> dict[str, str]:
 
 
 def _loop(shape: Shape, plan: TopologyData) -> Iterator[Edge]:
-    """The edges that close the loop: from its last node, and from the tools."""
+    """The edges that close the loop: from the last node, and from the tools."""
     source = plan.loop_exit
     if not shape.has_tools:
         if shape.retries_output:

@@ -1,4 +1,4 @@
-"""Stopping points: where stored threads can wait, and what another plan does with them."""
+"""Stopping points: where stored threads can wait, and their fate under another plan."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoppingPoint:
-    """A place where stored threads can wait or were cut short, and what a new plan does with them.
+    """Place where stored threads can wait or were cut short, and their fate under a new plan.
 
     Args:
-        part: "node", or "tool" for the calls of a tool that wait.
+        part: "node", or "tool" for the waiting calls of a tool.
         name: The node, or the tool.
         verdict: Whether threads can be resumed.
-        effect: What happens to a thread that is resumed.
-        now: The node at which it continues; empty if there is none, and for tools.
+        effect: Sentence about a resumed thread.
+        now: The node at which the thread continues; empty without a node, and for tools.
         skipped: Nodes before this place that the thread has not passed: they do not run in this
             turn of the model, or in this run if they run once a run.
-        repeated: Nodes after this place that the thread has passed: they run once more.
+        repeated: Nodes after this place that the thread has passed: these nodes run once more.
     """
 
     part: Literal["node", "tool"]
@@ -54,10 +54,10 @@ class StoppingPoint:
 
 
 def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint, ...]:
-    """Return where threads of `old` can wait, and what an agent of `new` does with them."""
+    """The places where threads of `old` can wait, with their fate under `new`."""
     names = {move.old: move.new for move in new.moved}
     targets = {**former_nodes(new), **{node: node for node in new.nodes}}
-    # Threads may wait at nodes that were already former ones of the old plan.
+    # Threads may wait at nodes with names that were former names in the old plan, too.
     places = {**{node: node for node in old.nodes}, **former_nodes(old)}
     calls = {TOOLS: Call.TOOL, old.style.model: Call.MODEL}
     points = []
@@ -67,7 +67,7 @@ def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint
             owner = names.get(former, former)
             phases = [str(hook.phase) for hook in new.hooks if hook.owner == owner]
             why = f"{owner} has only the hooks {', '.join(phases)}" if phases else "it is gone"
-            # No hook of the owner is left: it was removed, or it has another name now.
+            # No hook of the owner is left: the owner was removed, or has another name now.
             if not phases and old.hook_at(node):
                 why = f"if {owner} was renamed, pass moved={{{owner!r}: ...}}"
             effect = f"raises MissingNode; {why}"

@@ -22,36 +22,35 @@ from agent_factory.topology.transitions import Transition, transitions_of
 
 
 class Topology(TopologyData):
-    """The plan of an agent: a value that can be printed, compared and saved.
+    """The plan of an agent: a value to print, compare and save.
 
     Args:
         nodes: Every node, in the order of a run.
         entry: The node where a run starts.
         loop_entry: The node that follows the tools.
         loop_exit: The node where a turn of the model ends.
-        exit: The node a run continues with when it leaves the loop.
+        exit: The node after the loop.
         edges: Every edge.
         settings: The settings of the middleware, if they were requested.
-        name: The agent's name, for headings. It is not compared and not stored.
-        ledgers: The ledgers of middleware, for the plan of an agent around this one; as `name`.
+        name: The agent's name, for headings, neither compared nor stored.
+        ledgers: The ledgers of middleware, for the plan of an agent around this agent; as `name`.
 
-    Its other fields are those of a `Shape`.
+    All other fields are the fields of a `Shape`.
     """
 
-    # Without it, each plan would have a dict in addition to the slots.
+    # Otherwise, each plan would have a dict in addition to the slots.
     __slots__ = ()
 
     @property
     def digest(self) -> str:
-        """A short text that names what stored threads depend on, equal in every process.
+        """Short text, equal in every process, for all parts on which stored threads depend.
 
-        That are the nodes and their order, the edges with their routes, the layers by their names,
-        the tools by name and kind, whether they return directly, their labels, what they touch, how
-        many requests a call may have, how long one may work in the background and whether it is
-        repeated if it is lost; whether calls run one after the other; and what middleware declare:
-        guards, limits and accesses. Not part of it are the name of the agent, settings, the order
-        of tools and of layers, and `moved`. Of two agents with the same digest, each can resume the
-        threads of the other one, under the same rules.
+        These parts are the nodes in their order, the edges with their routes, the layers by name,
+        the tools by name and kind, with `return_direct`, labels, touched resources, the requests of
+        a call, the time in the background and the repetition of lost calls; sequential calls; and
+        the declarations of middleware: guards, limits and accesses. Not part of the digest are the
+        name of the agent, settings, the order of tools and of layers, and `moved`. Of two agents
+        with the same digest, each can resume threads of the other agent, under the same rules.
 
         >>> plan(Shape()).digest
         '862173550bde716c'
@@ -61,7 +60,7 @@ class Topology(TopologyData):
         layers = sorted((layer.owner, layer.call, layer.method) for layer in self.layers)
         edges = [(edge.source, edge.targets, edge.route) for edge in self.edges]
         parts: list[object] = [self.style, self.nodes, edges, layers, tools]
-        # An agent without them has the digest it had before there were any.
+        # An agent without declarations has the same digest as before declarations existed.
         for declared in (self.guards, self.limits, self.accesses):
             parts += [sorted(map(_digested, declared))] if declared else []
         if any(tool.labels for tool in self.tools):
@@ -79,7 +78,7 @@ class Topology(TopologyData):
 
     @property
     def former_nodes(self) -> dict[str, str]:
-        """The nodes of hooks by the names that they had under former names of their middleware."""
+        """The nodes of hooks by names under former names of their middleware."""
         return former_nodes(self)
 
     @property
@@ -126,9 +125,9 @@ class Topology(TopologyData):
         return to_svg(self)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """The forms that a notebook displays: a picture if it can be drawn, and the text."""
+        """The forms for a notebook: a picture, if Graphviz is installed, and the text."""
         forms = {"text/plain": self.render()}
-        with suppress(ImportError):  # without the extra `draw`, the text is what is displayed
+        with suppress(ImportError):  # without the extra `draw`, a notebook displays the text
             forms["image/svg+xml"] = self.to_svg()
         return forms
 
@@ -148,7 +147,7 @@ class Topology(TopologyData):
     def to_html(self) -> str:
         """The plan as an interactive page: zoom, search, and details of every part.
 
-        It needs no network, can be opened from disk, and is readable without JavaScript.
+        The page needs no network, can be opened from disk, and is readable without JavaScript.
 
         Raises:
             ImportError: The extra `draw`, which includes Graphviz, is not installed.
@@ -161,7 +160,7 @@ class Topology(TopologyData):
         return to_html(self)
 
     def to_json(self) -> str:
-        """The plan as JSON in one canonical form; `load_topology` reads it back."""
+        """The plan as canonical JSON, which `load_topology` reads back."""
         return to_json(self)
 
     def to_snapshot(self) -> str:
@@ -172,7 +171,7 @@ class Topology(TopologyData):
         return to_snapshot(self)
 
     def diff(self, other: Topology) -> TopologyDiff:
-        """The changes from this plan to another one; false if the plans are equal.
+        """The changes from this plan to another plan; false if the plans are equal.
 
         >>> from agent_factory.topology import Tool
         >>> before = plan(Shape(has_tools=True, tools=(Tool("find"),)))
@@ -183,10 +182,10 @@ class Topology(TopologyData):
         return diff(self, other)
 
     def stopping_points(self, new: Topology) -> tuple[StoppingPoint, ...]:
-        """Return what happens to threads of this plan if an agent of another plan resumes them.
+        """The fate of threads of this plan under an agent of another plan.
 
-        There is a point for each node at which a stored thread can wait or was cut short, and for
-        each tool whose calls can wait.
+        Each node at which a stored thread can wait or was cut short is a point, and so is each tool
+        with calls that can wait.
 
         Args:
             new: The plan of the agent that resumes the threads.
@@ -201,11 +200,11 @@ class Topology(TopologyData):
         return stopping_points(self, new)
 
     def bounds(self, prices: Mapping[str, TokenPrice] | None = None) -> Bounds:
-        """The most that a run can use by its limits, and which limit gives it.
+        """The most that a run can use by its limits, with the limit behind each number.
 
-        Model calls, tool calls, tokens, US dollars and seconds; also those of agents inside of
-        tools. Upper bounds, not estimates: a run mostly uses less, and what no limit bounds has no
-        bound. A number is what the limits count; its notes say what comes on top.
+        Model calls, tool calls, tokens, US dollars and seconds, of the agent and of agents inside
+        of tools. Upper bounds, not estimates: a run mostly uses less, and a use without a limit has
+        no bound. A number counts as the limits do; notes name uses on top.
 
         Args:
             prices: US dollars for a million tokens by the names of the models that the agent may
@@ -230,15 +229,15 @@ class Topology(TopologyData):
     def explain(self, source: str | None = None, target: str | None = None) -> str:
         """The order in which everything runs, and why; or how a run gets from a node to another.
 
-        That is the edge between them with its reasons; without an edge, the shortest paths.
+        The edge between both nodes with reasons; without an edge, the shortest paths.
 
         Args:
             source: The node to start from, with `target`.
             target: The node to reach.
 
         Raises:
-            KeyError: One of the two is not a node of this plan.
-            TypeError: Only one of the two is given.
+            KeyError: A name is not a node of this plan.
+            TypeError: A single node is given.
 
         >>> print(plan(Shape()).explain("model", "__end__"))
         model -> __end__
@@ -252,12 +251,12 @@ class Topology(TopologyData):
 
 
 def _digested(declared: ToolGuard | UsageLimit | Access) -> tuple[object, ...]:
-    """The values of a declaration; of later fields, those that are not the usual ones, by name."""
+    """The values of a declaration; of later fields, only unusual values, by name."""
     values = asdict(declared)
     # These do not matter to a stored thread.
     for name in ("decides_again", "attempts"):
         values.pop(name, None)
-    # Without these, it has the digest that it had before there were such fields.
+    # Without unusual values, the digest is the same as before these fields existed.
     later = {*LATER[ToolGuard], "ledger"} - {"decides_again"}
     usual = {field.name: field.default for field in fields(declared) if field.name in later}
     late = [(name, values.pop(name)) for name in usual]

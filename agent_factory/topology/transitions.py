@@ -1,4 +1,4 @@
-"""The reasons why a run may go from one node to another."""
+"""The reasons why a run may go from a node to the next."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Reason:
 
     Args:
         why: The kind of reason.
-        by: The middleware or tools that cause it, in the order of their lists.
+        by: The middleware or tools behind the reason, in the order of their lists.
     """
 
     why: TransitionReason
@@ -98,12 +98,12 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """An edge to one target, with its reasons.
+    """Edge to a single target, with reasons.
 
     Args:
-        source: The node it leaves.
-        target: The node it reaches.
-        reasons: Why a run may take it; at least one.
+        source: The first node.
+        target: The second node.
+        reasons: Why a run may take the edge; at least one reason.
     """
 
     source: str
@@ -117,7 +117,7 @@ class Transition:
 
     @property
     def notes(self) -> list[str]:
-        """Its reasons as text; the target being next needs no words."""
+        """The reasons as text, without the reason of a next node."""
         return [str(reason) for reason in self.reasons if reason.why is not TransitionReason.NEXT]
 
 
@@ -132,18 +132,18 @@ def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
 
 
 def transition(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> Transition:
-    """An edge of a plan to one of its targets, with its reasons, one of which may be a hook."""
+    """Edge of a plan to a target, with reasons; a jump of the hook is a reason, too."""
     return Transition(edge.source, target, tuple(_reasons(plan, edge, target, hook)))
 
 
 def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tuple[Transition, ...]]:
-    """The paths from one node to another that enter no node twice, the shortest first.
+    """The paths between two nodes that enter no node twice, the shortest first.
 
     From a node to itself they lead around the loop.
     """
     edges = transitions_of(plan)
     leading = {target}  # the nodes from which the target can be reached
-    # Each round adds the nodes one step farther away: no path has more steps than there are edges.
+    # Each round adds nodes a step farther away: no path has more steps than the plan has edges.
     for _ in edges:
         leading |= {edge.source for edge in edges if edge.target in leading}
     # A queue: shorter paths leave it before longer ones.
@@ -183,7 +183,7 @@ def _reasons(plan: TopologyData, edge: Edge, target: str, hook: Hook | None) -> 
             yield Reason(TransitionReason.RETRY if again else TransitionReason.STRUCTURED)
         case _ if target == edge.targets[0]:
             yield Reason(TransitionReason.NEXT)
-    # A jump may lead where the route leads anyway: then it is one more reason.
+    # A jump to a target of the route is another reason.
     if hook is not None and target in jumps_of(plan, hook).values():
         yield Reason(TransitionReason.JUMP, (hook.owner,))
 
@@ -201,7 +201,7 @@ def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
         if plan.retries_output:
             yield Reason(TransitionReason.STRUCTURED, outputs)
     if target == plan.loop_entry:
-        # Any of them may answer, so none is named: one more layer would change this reason, too.
+        # No name, since any layer or hook may answer: a new layer would change the reason, too.
         if plan.layers_around(Call.MODEL) or plan.run_order(Phase.AFTER_MODEL):
             yield Reason(TransitionReason.ANSWERED)
         if plan.retries_output:

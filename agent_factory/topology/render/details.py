@@ -18,7 +18,7 @@ from agent_factory.topology.render.text import (
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line of a list; `target` is the key of the part it links to, or empty."""
+    """Line of a list; `target` is the key of the linked part, or empty."""
 
     text: str
     target: str = ""
@@ -26,7 +26,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list, its heading, and whether its order has a meaning."""
+    """List with a heading; `ordered` if the order has a meaning."""
 
     heading: str
     items: tuple[Item, ...]
@@ -54,7 +54,7 @@ class Details:
 
 
 def details_of(plan: TopologyData, figure: Figure) -> dict[str, Details]:
-    """The details of each box and each arrow, by its key."""
+    """The details of each box and each arrow, by key."""
     details = {box.key: _box(plan, figure, box) for box in figure.boxes}
     for arrow in figure.arrows:
         reasons = tuple(Item(meaning(reason)) for reason in arrow.edge.reasons)
@@ -66,7 +66,7 @@ def details_of(plan: TopologyData, figure: Figure) -> dict[str, Details]:
 
 
 def overview(plan: TopologyData, figure: Figure, undecided: Sequence[str] = ()) -> Details:
-    """The details of the whole plan: each order with its reasons, and undecided calls."""
+    """The details of the whole plan: each order with reasons, and undecided calls."""
     lists = []
     for phase, order in ORDERS.items():
         items = tuple(Item(box.title, box.key) for box in figure.boxes if box.kind == phase)
@@ -85,8 +85,8 @@ def _layers(box: Box, target: str = "") -> Listing:
 
 
 def _declared(plan: TopologyData, parts: Sequence[Hook | Layer]) -> list[Listing]:
-    """What hooks and layers guard and limit, and what their middleware read and write."""
-    # One hook is the subject of its details; of layers there may be several.
+    """Guards and limits of hooks and layers, and accesses of their middleware."""
+    # A hook is alone in its details; several layers may share details.
     several = len(parts) > 1
 
     def item(owner: str, words: object) -> Item:

@@ -50,7 +50,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A layer around a node, with remarks about what it guards and limits."""
+    """Layer around a node, with remarks about guards and limits."""
 
     layer: Layer
     remarks: tuple[str, ...] = ()
@@ -58,30 +58,30 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node, with the layers around it, outermost first, and the tools in it."""
+    """Node with layers around, outermost first, and tools inside."""
 
     key: str
     name: str
-    kind: str  # its phase, "model", "tools" or "terminal"
+    kind: str  # a phase, "model", "tools" or "terminal"
     title: str
     frames: tuple[Frame, ...] = ()
     tools: tuple[Tool, ...] = ()
-    guards: tuple[ToolGuard, ...] = ()  # about its tools
-    remarks: tuple[str, ...] = ()  # about what its hook guards and limits
+    guards: tuple[ToolGuard, ...] = ()  # about the tools
+    remarks: tuple[str, ...] = ()  # about guards and limits of the hook
 
     @property
     def note(self) -> str:
-        """The small text above its title."""
+        """The small text above the title."""
         return {MODEL: "model call", TOOLS: "tool calls"}.get(self.kind, self.kind)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """The number of columns its tools stand in, and that of the tools in a column."""
+        """The number of columns of tools, and of tools in a column."""
         columns = ceil(len(self.tools) / COLUMN)
         return columns, ceil(len(self.tools) / max(columns, 1))
 
     def mark_of(self, tool: Tool) -> str:
-        """The words that mark one of its tools: its kind, labels, touches, and who decides."""
+        """The words that mark a tool: kind, labels, touches, and who decides."""
         marks = [KIND_MARKS[tool.kind]] if tool.kind in KIND_MARKS else []
         marks += ["return_direct"] if tool.return_direct else []
         marks += [f"up to {tool.max_requests} a call"] if tool.max_requests > 1 else []
@@ -97,7 +97,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """An edge from one box to another; dashed if only a jump takes it."""
+    """Edge between two boxes; dashed for jumps alone."""
 
     key: str
     source: Box
@@ -109,7 +109,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Boxes that run equally often, in one frame, with its title at the top or at the bottom."""
+    """Boxes that run equally often, in a frame with a title at the top or at the bottom."""
 
     key: str
     title: str
@@ -119,7 +119,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Everything that a picture shows."""
+    """Content of a picture."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -128,7 +128,7 @@ class Figure:
 
 
 def figure_of(plan: TopologyData) -> Figure:
-    """Decide what the picture of a plan shows."""
+    """Decide the content of the picture of a plan."""
     boxes = {}
 
     def frames(call: Call) -> tuple[Frame, ...]:
@@ -137,7 +137,7 @@ def figure_of(plan: TopologyData) -> Figure:
     for index, name in enumerate([START, *plan.nodes, END]):
         key, hook = f"n{index}", plan.hook_at(name)
         if name in (START, END):
-            # The layers around a run are shown where it starts.
+            # The layers around a run are shown at the start.
             layers = frames(Call.AGENT) if name == START else ()
             boxes[name] = Box(key, name, "terminal", name.strip("_"), layers)
         elif name in (plan.style.model, TOOLS):
@@ -145,13 +145,13 @@ def figure_of(plan: TopologyData) -> Figure:
             # Tools that the agent does not run itself are listed in the model's box.
             runs_here = (ToolKind.CLIENT, ToolKind.INNER)
             tools = [t for t in plan.tools if (t.kind in runs_here) == (name == TOOLS)]
-            # A guard decides about calls that run here, and about no others.
+            # A guard decides only about calls that run here.
             guards = plan.guards if name == TOOLS else ()
             boxes[name] = Box(key, name, kind, name, frames(call), tuple(tools), guards)
         elif hook is not None:
             remarks = remarks_of(plan, hook)
             boxes[name] = Box(key, name, str(hook.phase), hook.owner, remarks=remarks)
-        else:  # a plan from a file may have nodes that no hook makes
+        else:  # a plan from a file may have nodes without a hook
             boxes[name] = Box(key, name, "", name)
     arrows = []
     for index, edge in enumerate(transitions_of(plan)):
@@ -165,16 +165,16 @@ def figure_of(plan: TopologyData) -> Figure:
     groups: list[Group] = []
     for title, members in _GROUPS.items():
         inside = tuple(box for box in boxes.values() if box.kind in members)
-        # A model alone needs no frame around it.
+        # A model alone needs no frame.
         if inside and [box.kind for box in inside] != [MODEL]:
-            # Jumps from all nodes enter the last group at its top.
+            # Jumps from all nodes enter the last group at the top.
             key = f"g{len(groups)}"
             groups.append(Group(key, title, inside, below=Phase.AFTER_AGENT in members))
     return Figure(tuple(boxes.values()), tuple(arrows), tuple(groups), plan.title)
 
 
 def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
-    """What a hook or a layer guards and limits, in a few short lines."""
+    """Guards and limits of a hook or a layer, in a few short lines."""
     guards = guards_at(plan, part)
     always = {(guard.action, guard.tool) for guard in guards if not guard.when}
     tools: dict[str, list[str]] = {}
@@ -193,13 +193,13 @@ def remarks_of(plan: TopologyData, part: Hook | Layer) -> tuple[str, ...]:
 
 
 def guards_at(plan: TopologyData, part: Hook | Layer) -> list[ToolGuard]:
-    """The guards of a plan that decide in a hook or a layer."""
+    """The guards of a plan in a hook or a layer."""
     place = part.phase if isinstance(part, Hook) else f"around_{part.call}"
     return [guard for guard in plan.guards if (guard.owner, guard.place) == (part.owner, place)]
 
 
 def limits_at(plan: TopologyData, part: Hook | Layer) -> list[UsageLimit]:
-    """The limits of a plan that are shown at a hook or a layer: each one once."""
+    """The limits of a plan to show at a hook or a layer: each limit once."""
     parts: list[Hook | Layer] = [*plan.layers, *plan.hooks]
     own = [other for other in parts if other.owner == part.owner]
 
@@ -219,5 +219,5 @@ KIND_MARKS = {
 
 
 def shown(name: str, longest: int = LONGEST) -> str:
-    """A name, cut to the length that a picture has room for."""
+    """A name, cut to the room of a picture."""
     return name if len(name) <= longest else f"{name[: longest - 1]}…"

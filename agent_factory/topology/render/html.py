@@ -1,4 +1,4 @@
-"""A plan as a page: one file with its picture, style, script and all details."""
+"""A plan as a page: a single file with picture, style, script and all details."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from agent_factory.topology.transitions import transitions_of
 
 
 def asset(name: str) -> str:
-    """Part of a page: "page.css", its style without a palette, or "page.js", its script."""
+    """Part of a page: "page.css", the style without a palette, or "page.js", the script."""
     return (files("agent_factory.topology.render") / name).read_text(encoding="utf-8")
 
 
 def themes() -> str:
-    """The palette of a page and of its pictures: light or dark."""
+    """The palette of a page and its pictures: light or dark."""
 
     def theme_rules(theme: Theme, where: str, scheme: str) -> str:
         names = ("paper", "ink", "muted", "frame", "rim", "mark")
@@ -67,8 +67,8 @@ def to_html(plan: TopologyData) -> str:
 def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str, Details]) -> str:
     """The page around a picture.
 
-    It needs nothing from the network, and its policy forbids it: only the script with this hash may
-    run, whatever a name in the plan contains.
+    The page needs nothing from the network, and its policy forbids requests: only the script with
+    this hash may run, whatever a name in the plan contains.
     """
     script = asset("page.js")
     digest = b64encode(sha256(script.encode()).digest()).decode()
@@ -96,7 +96,7 @@ def body(
     details: Mapping[str, Details],
     undecided: Sequence[str] = (),
 ) -> str:
-    """Content of a page, without its style and its script."""
+    """Content of a page, without style and script."""
     owners = [hook.owner for hook in plan.hooks] + [layer.owner for layer in plan.layers]
     owners += [tool.owner for tool in plan.tools if tool.owner]
     names = list(dict.fromkeys(owners))

@@ -1,4 +1,4 @@
-"""A plan as JSON, in one form only, so that equal plans are equal files."""
+"""A plan as JSON, in a single form: equal plans are equal files."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PlanRecord:
     `topology.load` validates files against this class, and docs/topology.schema.json is its schema.
     """
 
-    # Pydantic reads this, and applies it to the classes of the fields, too.
+    # Pydantic applies this configuration to the classes of the fields, too.
     __pydantic_config__: ClassVar = {
         "extra": "forbid",
         "json_schema_serialization_defaults_required": True,
@@ -105,7 +105,7 @@ UNCHANGED = ("style", "edges", "layers", "tools", "retries_output", "settings", 
 
 
 def to_json(plan: TopologyData) -> str:
-    """The plan as canonical JSON: keys in a fixed order, one edge, hook, layer or tool a line."""
+    """The plan as canonical JSON: keys in a fixed order, an edge, hook, layer or tool a line."""
 
     def node(name: str) -> NodeRecord:
         if hook := plan.hook_at(name):
@@ -128,7 +128,7 @@ def to_json(plan: TopologyData) -> str:
     dump = partial(json.dumps, ensure_ascii=False, default=_data)
     parts = []
     for key, value in _data(record).items():
-        # One record a line: a diff of two files then shows records.
+        # A record a line: a diff of two files then shows records.
         if isinstance(value, tuple) and value:
             lines = ",\n".join(f"    {dump(item)}" for item in value)
             parts.append(f'  "{key}": [\n{lines}\n  ]')
@@ -140,7 +140,7 @@ def to_json(plan: TopologyData) -> str:
 
 
 def _data(record: Any) -> dict[str, object]:
-    """The fields of a record that a file has."""
+    """The fields of a record in a file."""
     later = LATER.get(type(record), ())
     return {
         field.name: value
@@ -150,5 +150,5 @@ def _data(record: Any) -> dict[str, object]:
 
 
 def to_snapshot(plan: TopologyData) -> str:
-    """The plan as a `.topology` file: its text for people, and below it its JSON for programs."""
+    """The plan as a `.topology` file: the text for people, then the JSON for programs."""
     return f"{render(plan)}\n\n{to_json(plan)}"

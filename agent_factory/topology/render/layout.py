@@ -1,4 +1,4 @@
-"""A figure, drawn by Graphviz: its shapes for an SVG, or the bytes of a PNG."""
+"""A figure, drawn by Graphviz: shapes for an SVG, or the bytes of a PNG."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Text(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A shape or a text at its place."""
+    """Shape or text with a place."""
 
     role: str
     """Class in the SVG: "core", "frame", "stripe", "line", "tip", "behind", "group", "name" ..."""
@@ -67,11 +67,11 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything that Graphviz has drawn of a figure.
+    """Drawing of a figure by Graphviz.
 
     Args:
         corner: The upper left corner of the picture.
-        size: Its width and height in pixels.
+        size: Width and height in pixels.
         parts: The marks of boxes, arrows and groups, by their keys, from back to front.
     """
 
@@ -95,7 +95,7 @@ def draw_png(figure: Figure) -> bytes:
 
 
 def run_graphviz(source: str, form: str) -> bytes:
-    """The output of Graphviz in one of its formats; MissingExtra if it is not installed."""
+    """The output of Graphviz in a format; MissingExtra without Graphviz."""
     otherwise = "render() and to_mermaid() work without it."
     require("draw", "A picture of a plan", otherwise=otherwise)
     graphviz = import_module("pygraphviz")
@@ -105,13 +105,13 @@ def run_graphviz(source: str, form: str) -> bytes:
 
 
 def markup(value: str) -> str:
-    """A text for XML and HTML: escaped, and without characters that neither allows."""
+    """A text for XML and HTML: escaped, without forbidden characters."""
     # XML allows no control characters, even escaped.
     return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
 
 
 def letters(text: str) -> int:
-    """The width of a text in letters; those of East Asia count twice."""
+    """The width of a text in letters; letters of East Asia count twice."""
     # W and F are the wide and the full-width letters of Unicode.
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
@@ -120,7 +120,7 @@ class Drawing:
     """The input of Graphviz, and the texts of each part in the order of their cells.
 
     Args:
-        figure: What to draw.
+        figure: The figure to draw.
         right: The titles of groups that stand on the right.
         dots: Dots per inch of a picture with its texts; 0 for blank cells in place of texts.
     """
@@ -142,7 +142,7 @@ class Drawing:
         detour = 1 if len(figure.arrows) <= _MANY else 0
         for arrow in figure.arrows:
             # The edge to the next node goes straight down, and so does the first of two between the
-            # same nodes: otherwise it winds around the other one. All others may take a detour.
+            # same nodes, which would wind around the other edge. All other edges may take a detour.
             straight = any(reason.why is TransitionReason.NEXT for reason in arrow.edge.reasons)
             returns = (arrow.target.key, arrow.source.key) in pairs
             weight = 20 if straight else 5 if returns and arrow.target.kind == TOOLS else detour
@@ -151,7 +151,7 @@ class Drawing:
         self.source = "\n".join([*lines, "}"])
 
     def _cell(self, key: str, text: Text) -> str:
-        """A cell with a text of a part, or a blank cell of its size."""
+        """A cell with a text of a part, or a blank cell of the same size."""
         if not text.text:
             return "<TD></TD>"
         self.texts.setdefault(key, []).append(text)
@@ -171,7 +171,7 @@ class Drawing:
         return [self._cell(key, text) for text in texts]
 
     def _group(self, group: Group, *, is_right: bool) -> str:
-        """A frame around boxes: its title in one half, and room for arrows in the other."""
+        """A frame around boxes: a title in the left or right half, and room for arrows."""
         title = self._cell(group.key, Text(group.title))
         room = f'<TD WIDTH="{len(group.title) * _FONTS["note"][2] + 24:.0f}"></TD>'
         label = f"label=<{_table(f'{room}{title}' if is_right else f'{title}{room}')}>"
@@ -186,12 +186,12 @@ class Drawing:
         if not arrow.label:
             return style
         rows = self._rows(arrow.key, *(Text(x, "note label", color=color) for x in arrow.label))
-        # The space around the cell keeps its background off the arrow.
+        # The space around the cell keeps the background off the arrow.
         cell = f'<TD BGCOLOR="{DAY.paper}">{_table(*rows)}</TD>'
         return f"{style} label=<{_table(cell, CELLSPACING=5)}>"
 
     def _box(self, box: Box, place: int = 0) -> str:
-        """A box from one of its frames inward."""
+        """A box from a frame inward."""
         if place < len(box.frames):
             frame = box.frames[place]
             title = Text(f"{place + 1} {shown(frame.layer.owner)}", "name", color=DAY.ink)
@@ -210,7 +210,7 @@ class Drawing:
         return _table(f"<TD>{_table(*rows, CELLPADDING=1)}</TD>", **look)
 
     def _tools(self, box: Box) -> Iterator[str]:
-        """The row of a box with its tools, which stand in columns."""
+        """The row of a box with tools, in columns."""
         _, in_column = box.grid
         rows = []
         for line in range(in_column):
@@ -240,9 +240,9 @@ _ROLES = {
 
 
 def read_layout(drawing: Drawing) -> Layout:
-    """Let Graphviz draw, and read its SVG."""
+    """Let Graphviz draw, and read the SVG."""
     svg = run_graphviz(drawing.source, "svg").decode()
-    # Without its namespace, tags are plain names.
+    # Without a namespace, tags are plain names.
     root = ElementTree.fromstring(svg.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
     graph = root.find("g")
     assert graph is not None

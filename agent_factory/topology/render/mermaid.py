@@ -10,7 +10,7 @@ _ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;"})
 
 
 def to_mermaid(plan: TopologyData) -> str:
-    """The plan as the text of a Mermaid flowchart; a node's box lists its layers and tools."""
+    """The plan as the text of a Mermaid flowchart; boxes of nodes list layers and tools."""
     figure = figure_of(plan)
     lines = ["flowchart TD"]
     for box in figure.boxes:

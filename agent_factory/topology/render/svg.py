@@ -64,7 +64,7 @@ def draw(
         yield from shapes
         yield "</a></g>" if linked else "</g>"
 
-    # In SVG, later elements cover earlier ones: groups come first, and boxes last.
+    # In SVG, later elements cover earlier elements: groups come first, and boxes last.
     for group in figure.groups:
         lines += map(_shape, layout.parts[group.key])
     for arrow in figure.arrows:
@@ -83,7 +83,7 @@ def draw(
 def _arrow(marks: Iterable[Mark]) -> Iterator[str]:
     for mark in marks:
         if mark.role == "line":
-            # A wide and transparent line makes a thin one easy to point at.
+            # A wide and transparent line makes a thin line easy to point at.
             yield _shape(mark, "reach")
         yield _shape(mark)
 
@@ -91,7 +91,7 @@ def _arrow(marks: Iterable[Mark]) -> Iterator[str]:
 def _box(box: Box, marks: Sequence[Mark]) -> Iterator[str]:
     """The shapes and texts of a box, with a group for each layer and for each tool."""
     shapes = [i for i, mark in enumerate(marks) if mark.role in ("frame", "core")]
-    # Each frame comes with the texts of its header, before the shapes inside of it.
+    # Each frame comes with the texts of its header, before the shapes inside.
     for place, (frame, ends) in enumerate(zip(box.frames, pairwise(shapes), strict=True), 1):
         layer = frame.layer
         title = f"Layer {place} of {len(box.frames)}, outermost first: {layer.name}"

@@ -1,4 +1,4 @@
-"""A plan as plain text: its parts line by line, the order in which they run, and the reasons."""
+"""A plan as plain text: parts line by line, the order of a run, and the reasons."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OrderedPart:
 
 
 def ordered_parts(plan: TopologyData) -> Iterator[OrderedPart]:
-    """Everything that runs, part by part; parts without members are left out."""
+    """Hooks and layers, part by part; empty parts are left out."""
     for phase, why in ORDERS.items():
         if hooks := plan.run_order(phase):
             yield OrderedPart(str(phase), why, tuple(hook.owner for hook in hooks))
@@ -83,7 +83,7 @@ def _lines(*lines: str) -> str:
 
 
 def edge_line(edge: Transition) -> str:
-    """An edge, with its reasons unless its target is simply the next node."""
+    """An edge, with reasons unless the target is simply the next node."""
     return f"{edge.name}{_bracketed(edge.notes)}"
 
 
@@ -99,7 +99,7 @@ _DECLARED = {
 
 
 def explain(plan: TopologyData) -> str:
-    """The order of all hooks and layers, and the reasons for it; guards, limits and accesses."""
+    """The order of all hooks and layers with reasons; guards, limits and accesses."""
     lines = []
     for part in ordered_parts(plan):
         lines.append(f"{part.part:<14} {part.why}:")
@@ -127,7 +127,7 @@ def explain_transition(plan: TopologyData, source: str, target: str) -> str:
         if (edge.source, edge.target) == (source, target):
             return _lines(edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons))
     lines = []
-    # One by one, because where all nodes jump there are millions of paths.
+    # Lazily: where all nodes jump, millions of paths exist.
     for path in islice(paths_between(plan, source, target), MOST_PATHS):
         lines.append(path_line(path))
         lines += (f"- {edge.name}: {meaning(r)}" for edge in path for r in edge.reasons)
