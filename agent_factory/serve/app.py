@@ -39,7 +39,7 @@ def create_app(
     authenticate: Authenticate | None = None,
     *,
     may_decide: MayDecide | None = None,
-    rate_limit: RateLimit | None = RateLimit(),  # noqa: B008  it cannot change
+    rate_limit: RateLimit | None = RateLimit(),  # noqa: B008  a constant
     body_limit: int = 10_000_000,
     origins: Collection[str] = (),
     webhooks: Webhooks | Collection[str] = (),
@@ -47,27 +47,28 @@ def create_app(
 ) -> Starlette:
     """An application that serves the agents of a service over HTTP.
 
-    Its clients speak LangGraph's API, AG-UI, OpenAI's chat completions, MCP or A2A.
+    Clients speak LangGraph's API, AG-UI, OpenAI's chat completions, MCP or A2A.
 
-    It starts no worker: call `service.start()`, or run workers elsewhere.
+    The application starts no worker: call `service.start()`, or run workers elsewhere.
 
     Args:
         service: The service.
         authenticate: Says who makes a request, and for which tenant: a function, or an async one,
-            that takes the request and returns a `Principal`, or None to refuse it. It may return a
-            response in place of a principal, such as a redirect to a login page, or raise
-            Starlette's HTTPException. Without it, only requests from this machine are served.
-        may_decide: Says whether a principal may claim a wait and decide about it: a function that
-            takes a `Principal` and a `Wait`. None lets each principal decide within their tenant.
+            that takes the request and returns a `Principal`, or None to refuse the request. A
+            response in place of a principal, such as a redirect to a login page, is sent as such.
+            The function may raise Starlette's HTTPException. Without `authenticate`, only requests
+            from this machine are served.
+        may_decide: Says whether a principal may claim a wait and decide: a function that takes a
+            `Principal` and a `Wait`. None lets each principal decide within their tenant.
         rate_limit: The most requests a minute, over all processes; None sets no limit. Requests
             from this machine are not limited if there is no `authenticate`.
         body_limit: The most bytes of a request's body.
         origins: Origins of other servers whose pages may make requests in a browser, such as
             "https://chat.example.com".
         webhooks: The servers to which the outcome of a run may be sent, such as
-            "https://hooks.example.com"; or `Webhooks`, which also signs what is sent.
-        metrics_token: Who sends this as a bearer token may read `/metrics`. None lets only
-            requests from this machine read them.
+            "https://hooks.example.com"; or `Webhooks`, which also signs requests.
+        metrics_token: Bearer token for `/metrics`. None lets only requests from this machine read
+            them.
 
     Returns:
         A Starlette application, for uvicorn or any other ASGI server.
@@ -81,7 +82,7 @@ def create_app(
     >>> {"/threads", "/ag-ui/{agent}", "/inbox"} <= {route.path for route in app.routes}
     True
     """
-    # A string would be taken for the list of its letters.
+    # A string is a list of letters.
     if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
         reason = f"must be a list of origins, got {origins!r}."
         raise ArgumentError("origins", reason, "Pass origins=['https://chat.example.com'].")
@@ -103,7 +104,7 @@ def create_app(
             principal = await principal_of(request, authenticate)
             if isinstance(principal, Response):
                 return principal
-            # The name is known only here; what has none is limited by its address.
+            # Requests without a name are limited by their address.
             await principals.check((principal.tenant, principal.name))
             request.state.principal = principal
             # None stays None, with which everybody of the tenant may decide.
@@ -141,12 +142,12 @@ async def _info(_: Request) -> Response:
 def _middleware(
     addresses: RateLimiter, body_limit: int, origins: Collection[str]
 ) -> list[Middleware]:
-    """What is around all routes, the outermost first."""
+    """Middleware around all routes, the outermost first."""
     return [
-        # The outermost: what the other two refuse gets the headers as well.
+        # The outermost: refusals of the other two get the headers as well.
         Middleware(SecurityHeaders),
         Middleware(
-            # Around the guard: without these headers, a page cannot read why it was refused.
+            # Around the guard: a page reads a refusal by these headers.
             CORSMiddleware,
             allow_origins=origins,
             allow_methods=["*"],
@@ -166,10 +167,10 @@ def _middleware(
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """The response to a request that was refused, by a route or by the service."""
+    """The response to a refused request."""
     if isinstance(error, HTTPException):
         return error_response(request, error.status_code, error.detail, headers=error.headers)
     assert isinstance(error, AgentFactoryError)  # no other is handled here
     if status_of(error) >= 500:
-        raise error  # RequestGuard answers without its details
+        raise error  # RequestGuard answers without details
     return error_response(request, *refusal_of(request, error))

@@ -15,7 +15,7 @@ from agent_factory.state import DEEPEST, json_fault, place_of
 
 
 class Keeps:
-    """Annotation of an optional field: its empty values that are not the same as none.
+    """Annotation of an optional field: empty values that differ from an absent field.
 
     Args:
         *values: Some of None, `[]` and `{}`.
@@ -26,9 +26,9 @@ class Keeps:
 
 
 class RequestPart(BaseModel):
-    """A part of a request. An optional field that is null, `[]` or `{}` is absent.
+    """Part of a request. An optional field that is null, `[]` or `{}` is absent.
 
-    Clients of LangGraph send such a field for what their caller has left out.
+    Clients of LangGraph send such a field for arguments that their caller leaves out.
     """
 
     @model_validator(mode="before")
@@ -43,7 +43,7 @@ class RequestPart(BaseModel):
         def is_absent(name: str, part: object) -> bool:
             if part not in empty:
                 return False
-            # A field that is not supported, without a value, asks for nothing.
+            # An unsupported field without a value asks for nothing.
             if name not in fields:
                 return True
             exceptions = (
@@ -51,14 +51,14 @@ class RequestPart(BaseModel):
                 for annotation in fields[name].metadata
                 if isinstance(annotation, Keeps)
             )
-            # A required field stays: its value is the mistake, and not that it is missing.
+            # A required field stays: the value is wrong, not missing.
             return not (fields[name].is_required() or any(part in values for values in exceptions))
 
         return {name: part for name, part in value.items() if not is_absent(name, part)}
 
 
 class StrictBody(RequestPart):
-    """A body whose fields are all supported: one that is ignored would be a broken promise."""
+    """Body without unsupported fields: to ignore a field would break a promise."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -66,15 +66,15 @@ class StrictBody(RequestPart):
 Body = TypeVar("Body", bound=BaseModel)
 
 _LONG = 100_000
-"""Bytes of a body that is read in a thread."""
+"""Bytes of a body for which a thread is used."""
 
 
 async def _content(request: Request) -> bytes:
-    """The body of a request, which is not parsed.
+    """The body of a request, not parsed.
 
     Raises:
-        HTTPException: 415 if it is not sent as JSON: what a page of another site sends without
-            asking first never is.
+        HTTPException: 415 if the body is not sent as JSON, which pages of other sites cannot send
+            without asking first.
     """
     content = await request.body()
     # A form of another site can only send the types of forms. JSON makes a browser ask first.
@@ -85,11 +85,7 @@ async def _content(request: Request) -> bytes:
 
 
 async def read_json(request: Request) -> bytes:
-    """The body of a request, for a library that parses it.
-
-    Raises:
-        HTTPException: As `read_body` does.
-    """
+    """The body of a request, for a library that parses JSON; raises as `read_body` does."""
     content = await _content(request)
     await _checked(content)
     return content
@@ -99,8 +95,8 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
     """The body of a request.
 
     Raises:
-        HTTPException: 422 if it is not what `kind` says, or if it has a value that cannot be
-            stored. 415 if it is not sent as JSON.
+        HTTPException: 422 if the body does not fit `kind`, or cannot be stored. 415 if the body is
+            not sent as JSON.
     """
     value = await _checked(await _content(request))
     try:
@@ -110,17 +106,17 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
 
 
 async def _checked(content: bytes) -> object:
-    """The value of a body that is JSON which can be stored."""
+    """The value of a body as JSON that can be stored."""
 
     def read() -> object:
-        # A request without a body has the fields of one by default.
+        # Without a body, fields have their defaults.
         value = json_value("The body", content or b"{}")
         if (fault := json_fault(value)) is not None:
             path, reason = fault
             raise HTTPException(422, f"{place_of(path) or 'The body'} {reason}")
         return value
 
-    # A long one takes up to seconds, in which other requests go on.
+    # A long body takes up to seconds, in which other requests go on.
     return read() if len(content) < _LONG else await run_in_threadpool(read)
 
 
@@ -128,11 +124,11 @@ def json_value(name: str, content: str | bytes) -> object:
     """JSON of a request, in which no object has a key twice.
 
     Args:
-        name: What it is, for the error.
-        content: The text, or its bytes in UTF-8.
+        name: The name of the value, for the error.
+        content: The text, or bytes in UTF-8.
 
     Raises:
-        HTTPException: 422 if it is not that.
+        HTTPException: 422 for other content.
     """
 
     def pairs(members: list[tuple[str, object]]) -> dict[str, object]:
@@ -180,7 +176,7 @@ def several(request: Request, name: str) -> list[str]:
     """
     values: list[str] = []
     for text in request.query_params.getlist(name):
-        # The client for JavaScript sends lists as JSON, the one for Python repeats the name.
+        # The client for JavaScript sends lists as JSON; Python's repeats the name.
         items = json_value(name, text) if text.startswith("[") else [text]
         assert isinstance(items, list)  # by its first character
         values += map(str, items)

@@ -1,4 +1,4 @@
-"""Tools that a client sends with a request, and the results of the calls that it runs."""
+"""Tools that a client sends with a request, and results of calls that the client runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agent_factory.service import Run, Wait
 from agent_factory.types import Graph
 
 DIGEST = "client_tools"
-"""Key in the metadata of a run: names the tools that its client has sent."""
+"""Key in the metadata of a run: the digest of the client's tools."""
 
 
 def client_settings(
@@ -34,20 +34,19 @@ def client_settings(
     choice: str | None = None,
     response_format: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """The part of a run's `configurable` that its client asks for; empty for nothing.
+    """The part of a run's `configurable` for the client; empty for nothing.
 
-    Tools that the agent itself leaves to its client are not among them: a client says which tools
-    it can run, and the agent has these already.
+    Tools that the agent leaves to its client are left out: a client lists all tools it can run.
 
     Args:
         graph: The agent.
-        agent: Its name.
-        tools: The tools that the client sends, with `name`, `description` and `parameters`.
+        agent: The name of the agent.
+        tools: The tools of the client, with `name`, `description` and `parameters`.
         choice: "required", or the name of the tool that the model has to call.
         response_format: The JSON schema of the answer.
 
     Raises:
-        HTTPException: 422 if the agent takes nothing of it from its clients, or not these.
+        HTTPException: 422 if the agent takes nothing from its clients, or not this.
     """
     try:
         own_tools = tools_of(graph)
@@ -88,7 +87,7 @@ def client_settings(
 
 
 def takes_client_tools(graph: Graph) -> bool:
-    """Return True if an agent, or one that is a node of it, takes tools from its clients."""
+    """Return True if an agent, or an agent in one of its nodes, takes tools from clients."""
     return next(_takers(graph), None) is not None
 
 
@@ -102,7 +101,7 @@ def _takers(graph: Graph) -> Iterator[ClientToolsMiddleware]:
 
 
 def digest_of(settings: Mapping[str, object]) -> dict[str, str]:
-    """The metadata of a run that name the tools of its client; empty for none."""
+    """Metadata of a run with the digest of the client's tools; empty for none."""
     if not settings:
         return {}
     # JSON has no order of keys, and the same tools must have the same digest.
@@ -111,17 +110,17 @@ def digest_of(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def is_client_call(wait: Wait) -> bool:
-    """Return True if a thread waits for its client here, and not for a person who decides."""
+    """Return True if a wait is for the client, not for a person."""
     return wait.kind == "client"
 
 
 def result_decisions(
     waits: Iterable[Wait], results: Mapping[str, object]
 ) -> dict[str, dict[str, object]]:
-    """Decisions by the ids of the waits: the results of calls that the client has run.
+    """Results of calls as decisions, by the ids of the waits.
 
     Args:
-        waits: What the thread waits for.
+        waits: The waits of the thread.
         results: The results by the ids of the calls.
     """
     return {
@@ -137,25 +136,25 @@ def with_settings(
     run: Run,
     messages: Sequence[BaseMessage],
 ) -> dict[str, dict[str, Any]]:
-    """Decisions with what the client asks for now, if that is new to the run.
+    """Decisions with the settings of the client, if these are new to the run.
 
     Args:
-        decisions: Results of calls, as `result_decisions` makes them.
-        settings: What the client asks for, as `client_settings` makes it.
+        decisions: Results of calls, see `result_decisions`.
+        settings: The settings, see `client_settings`.
         run: The run that waits.
         messages: The messages of the thread.
     """
     history: Sequence[Any] = messages
     previous = client_request(history)
-    # With this key, also for no tools: a result without it would leave those from before.
+    # Also without tools: else the tools from before stay.
     now = {CLIENT_TOOLS: [], **settings}
-    # If no result has changed them, the run has what it began with, whose digest it has noted.
+    # Without a change since the begin, the run has the tools of its digest.
     is_known = (
         run.info.metadata.get(DIGEST) == digest_of(settings).get(DIGEST)
         if previous is None
         else previous == now
     )
-    # A choice holds for the next answer of the model alone, so it is new each time.
+    # A choice holds for one answer of the model.
     if is_known and CLIENT_TOOL_CHOICE not in settings:
         return dict(decisions)
     complete = {}

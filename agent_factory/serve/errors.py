@@ -51,13 +51,13 @@ _STATUS: dict[type[Exception], int] = {
 
 
 def status_of(error: Exception) -> int:
-    """The status code of a response to a request that has led to this error."""
+    """The status code of the response for an error."""
     # By the nearest class: some errors of reviews have another status than ReviewError.
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
 _PYTHON = re.compile(r"\w\(|\b\w+=|\b(?:None|True|False|Python)\b|\bservice\.\w")
-"""What only callers in Python can write."""
+"""Text for callers in Python alone."""
 
 _TYPES = {
     "bool": "true or false",
@@ -72,13 +72,13 @@ _TYPE = re.compile(rf"\b(?:(?<=got )|an? )({'|'.join(_TYPES)})\b")
 
 
 def text_of(error: AgentFactoryError) -> str:
-    """An error as a client over HTTP reads it: in words of JSON, and without a hint for Python.
+    """An error for a client over HTTP: in words of JSON, and without a hint for Python.
 
     >>> from agent_factory.service import ThreadBusy
     >>> text_of(ThreadBusy("thread 't'", "is running.", "Submit it with busy='queue'."))
     "thread 't': is running."
     """
-    # A hint for Python would send a client to a call that it cannot make.
+    # A client over HTTP cannot follow a hint for Python.
     hint = "" if _PYTHON.search(error.hint) else error.hint
     return in_json_words(f"{error.subject}: {sentence(error.reason)} {hint}".strip())
 
@@ -95,14 +95,12 @@ def in_json_words(text: str) -> str:
 def refusal_of(
     request: Request, error: Exception, words: Callable[[AgentFactoryError], str] = text_of
 ) -> tuple[int, str]:
-    """Status and text of the answer to a request that has led to an error.
-
-    An error of the server is logged, and its text tells nothing of it.
+    """Status and text of the response for an error. An error of the server is logged, and hidden.
 
     Args:
         request: The request.
         error: The error.
-        words: An error of the caller as text.
+        words: Writes an error of the caller as text.
     """
     if isinstance(error, HTTPException):
         return error.status_code, error.detail
@@ -112,7 +110,7 @@ def refusal_of(
 
 
 def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
-    """Log an error; return the status and the text of a response, which tells nothing of it."""
+    """Log an error; return the status and a text without details."""
     number = uuid4().hex[:12]
     logger.error("Error %s at %s %r", number, request.method, request.scope["path"], exc_info=error)
     status, text = status_of(error), "The server has failed."
@@ -122,12 +120,7 @@ def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
 
 
 def require_extra(extra: str, name: str) -> None:
-    """Raise HTTPException (501) if an extra is not installed.
-
-    Args:
-        extra: The extra.
-        name: What needs it, for the error.
-    """
+    """Raise HTTPException (501) if an extra is not installed, for the protocol with this name."""
     try:
         require(extra, name)
     except MissingExtra as error:
@@ -143,19 +136,19 @@ def error_response(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JsonResponse:
-    """An error, in the form that the clients of the path read.
+    """An error, in the form of the clients of the path.
 
     Args:
         request: The request.
         status: The status of the response.
-        text: What was expected, what came, what to write.
-        param: The field that is wrong; clients of OpenAI's API read it.
-        code: The kind of the error; they read it, too.
+        text: The expectation, the fact, and the remedy.
+        param: The wrong field, for clients of OpenAI's API.
+        code: The kind of the error, for the same clients.
         headers: Headers of the response.
     """
     # Starlette's path begins with the prefix under which the application is mounted.
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    # Only routes of OpenAI's API begin so, and its clients read errors in a form of their own.
+    # Routes of OpenAI's API, whose clients read another form of errors.
     if not path.startswith("/v1/"):
         return JsonResponse({"detail": text}, status_code=status, headers=headers)
     kind = "server_error" if status >= 500 else "invalid_request_error"

@@ -1,4 +1,4 @@
-"""Exchange: what a client says to a thread of the service, and how the run answers."""
+"""Exchange: a message or a decision of a client to a thread, and the answer of the run."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Via = Literal["langgraph", "ag-ui", "openai", "mcp", "a2a"]
 """Protocols, as the audit names them."""
 
 TOKENS = ("input_tokens", "output_tokens", "cached_tokens")
-"""Kinds of tokens that a run counts."""
+"""Kinds of tokens."""
 
 
 @dataclass(frozen=True)
 class ThreadView:
-    """A thread at one moment.
+    """Thread at one moment.
 
     Args:
-        info: The thread; None before its first message.
-        values: Its state.
-        checkpoint: The id of its newest checkpoint.
-        waits: Its open waits, those for the client included.
+        info: The thread; None before the first message.
+        values: The state.
+        checkpoint: The id of the newest checkpoint.
+        waits: The open waits, with those for the client.
     """
 
     info: ThreadInfo | None = None
@@ -54,7 +54,7 @@ class Outcome:
 
     Args:
         status: "waiting" until somebody decides about `waits`.
-        error: With "failed": the class of the error, ": ", and its text.
+        error: With "failed": the class of the error, ": ", and the text.
         waits: With "waiting": the open waits of the run.
     """
 
@@ -70,22 +70,21 @@ class Outcome:
 
 @dataclass
 class Exchange:
-    """One request of a client to a thread: messages or decisions go in, events and an outcome out.
+    """Request of a client to a thread: messages or decisions go in, events and an outcome come out.
 
-    Each protocol parses its request, calls `send`, `decide` or `answer`, writes the parts of
-    `follow` as its own events, and ends with the words for `outcome`.
+    A protocol parses its request, calls `send`, `repeat`, `decide` or `answer`, writes the parts of
+    `follow` as events of its own, and ends with words for the `outcome`.
 
     Args:
         service: The service.
-        principal: Who makes the request.
-        may_decide: Says whether they may decide about a wait; None if about each.
+        principal: The principal of the request.
+        may_decide: Says whether the principal may decide about a wait; None allows each.
         agent: The agent.
         thread: The id of the thread; None for a new one.
         via: The protocol, for the audit.
-        runs: The runs that answer, in their order: the one that a decision continues, the one that
-            a message begins.
+        runs: The runs that answer: first the run of a decision, then the run of a message.
         outcome: The end of the exchange; None before `follow` or `result` has returned.
-        used_before: The tokens that its runs had used before this request, see `tokens_of`.
+        used_before: The tokens of the runs before this request, see `tokens_of`.
     """
 
     service: Service
@@ -128,12 +127,12 @@ class Exchange:
         return self.now()
 
     def now(self) -> ThreadView:
-        """The thread as it is stored now. Another tenant's thread does not exist."""
+        """The thread in the database. A thread of another tenant does not exist."""
         try:
             info = self.service.threads.get(str(self.thread), tenant=self.principal.tenant)
         except NotFound:
             return ThreadView()
-        # A thread without a message has no agent, and so no state that could be read.
+        # A thread without a message has no agent, and so no state.
         if not info.agent:
             return ThreadView(info)
         state = self.service.threads.state(info.id, tenant=info.tenant)
@@ -144,7 +143,7 @@ class Exchange:
         return ThreadView(info, state.values, checkpoint, waits)
 
     def join(self, run_id: str) -> Run:
-        """Let a run answer that was there before this request."""
+        """Let an earlier run answer."""
         run = self.service.run(run_id, tenant=self.principal.tenant)
         self.used_before = tokens_of([run])
         self.runs.append(run)
@@ -152,34 +151,29 @@ class Exchange:
 
     @property
     def run(self) -> Run:
-        """The run that was joined last."""
+        """The last of the runs."""
         return self.runs[-1]
 
     def reviews(self) -> list[Wait]:
         """The open waits of the run about which people decide."""
         return reviews_of(open_waits(self.service, self.run))
 
-    # What goes in
+    # Input
 
     def send(self, message: object, **options: Any) -> Run:
-        """Submit a message; None goes on without one.
-
-        Args:
-            message: As `Service.submit` takes it.
-            options: More for `Service.submit`.
-        """
+        """Submit a message, with options of `Service.submit`; None goes on without a message."""
         options |= {"tenant": self.principal.tenant, "by": self.principal.name}
         run = self.service.submit(self.agent, thread=self.thread, message=message, **options)
         self.runs.append(run)
         return run
 
     def repeat(self, message_id: str | None, **options: Any) -> Run:
-        """Join the last run of the thread: the client has lost its stream, and says nothing new.
+        """Join the last run of the thread: a client has lost its stream, and sends nothing new.
 
         Args:
-            message_id: If the run has failed or was cancelled, another one goes on from there with
-                this id; None tries nothing.
-            options: More for `Service.submit`.
+            message_id: The id of another attempt, if the run has failed or was cancelled; None
+                makes no attempt.
+            options: Options of `Service.submit` for the attempt.
 
         Raises:
             HTTPException: 422 if the thread has no run.
@@ -197,11 +191,11 @@ class Exchange:
     def with_settings(
         self, results: dict[str, dict[str, Any]], settings: Mapping[str, object]
     ) -> dict[str, dict[str, Any]]:
-        """Decisions that are results of calls, with the tools that the client sends with them.
+        """Results of calls, with the tools that the client sends along.
 
         Args:
-            results: Results of calls that the client has run, as decisions by the ids of the waits.
-            settings: What the client asks for, as `client_settings` makes it.
+            results: Decisions by the ids of the waits.
+            settings: Settings of the client, see `client_settings`.
         """
         if not results or not takes_client_tools(self.service.agents[self.agent]):
             return results
@@ -212,8 +206,8 @@ class Exchange:
         """Decide about waits of one run: about all of them, or about none.
 
         Args:
-            decisions: Decisions by the ids of the waits. None in place of one ends the run.
-            stream: The modes that are recorded from now on; None takes those of the run.
+            decisions: Decisions by the ids of the waits. None in place of a decision ends the run.
+            stream: The modes that are recorded from now on; None keeps those of the run.
 
         Raises:
             ServiceError: As `Inbox.decide_together` does.
@@ -230,7 +224,7 @@ class Exchange:
         return run
 
     def _run_of(self, decisions: Mapping[str, Any]) -> str:
-        # Any of them: a thread waits in one run at a time.
+        # A thread waits in one run at a time.
         return self.service.inbox(self.principal.tenant).get(next(iter(decisions))).run
 
     def answer(self, value: object, *, stream: Collection[str] | None = None) -> Run:
@@ -254,13 +248,12 @@ class Exchange:
             for run in self.runs:
                 await run.acancel(by=self.principal.name)
 
-    # What comes out
+    # Output
 
     async def follow(self) -> AsyncIterator[dict[str, Any]]:
-        """Parts of the streams of the runs, until one pauses or the last one has ended.
+        """Parts of the streams until a run pauses or the last has ended; then `outcome` is set.
 
-        A run about which somebody decides just when it pauses is followed further. `outcome` is
-        there afterwards.
+        A run goes on where somebody decides just when it pauses.
         """
         for run in self.runs:
             self.outcome = outcome = None
@@ -278,12 +271,12 @@ class Exchange:
                 else:
                     outcome = Outcome(end["status"], error=end.get("error") or "")
             self.outcome = outcome
-            # A run that only its client holds up lets the next message pass.
+            # Where a client has to run calls, the next message passes.
             if outcome.status != "done" and (outcome.status != "waiting" or outcome.reviews):
                 return
 
     async def result(self) -> Any:
-        """Output of the last run, once it has ended or pauses; `outcome` is there afterwards.
+        """Output of the last run, once the run has ended or pauses; then `outcome` is set.
 
         Raises:
             RunFailed: The run has failed.
@@ -304,25 +297,25 @@ class Exchange:
         return Outcome("waiting", waits=waits) if waits else None
 
     def used(self) -> Counter[tuple[str, str]]:
-        """Tokens that the model calls of this request have used, see `tokens_of`."""
+        """Tokens of the model calls of this request, see `tokens_of`."""
         tokens = tokens_of(self.runs)
         tokens.subtract(self.used_before)
         return tokens
 
 
 def open_waits(service: Service, run: Run) -> list[Wait]:
-    """The undecided waits of a run, those for its client included."""
+    """The undecided waits of a run, with those for the client."""
     # Without a tenant, which was checked when the run was read.
     return service.inbox().waits(thread=run.thread_id, run=run.id, limit=1000)
 
 
 def reviews_of(waits: Collection[Wait]) -> list[Wait]:
-    """The waits about which people decide, without calls that a client runs."""
+    """The waits for people, without calls for a client."""
     return [wait for wait in waits if not is_client_call(wait)]
 
 
 def tokens_of(runs: Collection[Run]) -> Counter[tuple[str, str]]:
-    """The tokens that runs have used, by model and kind of `TOKENS`."""
+    """The tokens of runs, by model and kind of `TOKENS`."""
     tokens: Counter[tuple[str, str]] = Counter()
     for line in (line for run in runs for line in run.info.usage):
         for name in TOKENS:

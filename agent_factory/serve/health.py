@@ -1,4 +1,4 @@
-"""Health of a process for what watches it: `/ok`, `/live`, `/ready` and `/metrics`."""
+"""Health of a process, for monitoring: `/ok`, `/live`, `/ready` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -19,39 +19,36 @@ from agent_factory.serve.principal import is_local
 from agent_factory.service import Service
 
 _READY_WITHIN = 5.0
-"""Seconds after which a database that has not answered counts as not available."""
+"""Seconds until a silent database counts as not available."""
 
 _CHECKS_AT_ONCE = 2
-"""Checks of one process, so that those which hang do not take all threads of the server."""
+"""Most checks at once, so that hanging checks do not take all threads of the server."""
 
 
 def problems(service: Service) -> list[str]:
-    """Return the reasons why this process cannot do its work now; an empty list if it can.
+    """Return the reasons why the process of a service cannot work now; an empty list without any.
 
-    They name no host, no user and no tenant: everybody who reaches the server can read them.
-
-    Args:
-        service: The service of this process.
+    They name no host, no user and no tenant, since everybody can read them.
     """
     try:
         workers = {worker["id"] for worker in service.workers()}
-    # Any error: the first connection also creates tables, which has errors of its drivers.
+    # Any error: the first connection creates tables, with errors of the driver.
     except Exception as error:
         logger.warning("Not ready: %s", error)
         return ["The database is not available; the log says why."]
-    # A worker deletes the row of another one that gives no sign of life.
+    # Workers delete the rows of workers without a sign of life.
     if service.worker_id is not None and service.worker_id not in workers:
         return ["The worker of this process has given no sign of life for too long."]
     return [f"The thread {name} has ended; the log says why." for name in service.ended_threads]
 
 
 def health_routes(service: Service, metrics_token: str | None = None) -> list[Route]:
-    """Routes that say whether this process lives, whether it can work, and what it has measured.
+    """Routes for the life, the readiness and the metrics of this process.
 
     Args:
         service: The service of this process.
-        metrics_token: Who sends this as a bearer token may read the metrics. None lets only
-            requests from this machine read them.
+        metrics_token: Bearer token for the metrics. None lets only requests from this machine
+            read them.
 
     Raises:
         ArgumentError: The token is empty.
@@ -69,7 +66,7 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
     async def ready(_: Request) -> Response:
         reasons = ["The database has not answered in time."]
         with move_on_after(_READY_WITHIN):
-            # A thread that hangs cannot be stopped, so it is left behind.
+            # A thread that hangs is left behind.
             reasons = await to_thread.run_sync(
                 problems, service, abandon_on_cancel=True, limiter=at_once
             )
@@ -106,11 +103,7 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
 
 
 def health_app(service: Service, metrics_token: str | None = None) -> Starlette:
-    """Application with these routes alone, for a worker.
-
-    Args:
-        service: The service of the worker.
-        metrics_token: As in `create_app`.
+    """Application with these routes alone, for a worker; `metrics_token` is as in `create_app`.
 
     >>> from tempfile import mkdtemp
     >>> from starlette.testclient import TestClient

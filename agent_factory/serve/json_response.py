@@ -1,4 +1,4 @@
-"""JSON as clients of LangGraph's API read it: messages as plain objects."""
+"""JSON for clients of LangGraph's API: messages are plain objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 
 def to_json(value: object) -> str:
-    """A value as JSON; what JSON does not know becomes an object or a string."""
+    """A value as JSON; other types become an object or a string."""
     return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -30,12 +30,12 @@ class JsonResponse(Response):
 
 
 def page_response(rows: Sequence[object], total: int, offset: int) -> JsonResponse:
-    """A part of a list, with headers that say how long it is and where the rest begins.
+    """A part of a list, with headers for the length of the list and the begin of the rest.
 
     Args:
         rows: The part.
         total: The length of the whole list.
-        offset: Where the part begins.
+        offset: The begin of the part.
     """
     headers, end = {"X-Pagination-Total": str(total)}, offset + len(rows)
     if end < total:
@@ -46,13 +46,13 @@ def page_response(rows: Sequence[object], total: int, offset: int) -> JsonRespon
 def search_response(
     nouns: Any, body: Any, filters: Mapping[str, Any], shown: Callable[[Any], Mapping[str, Any]]
 ) -> JsonResponse:
-    """The part of a list that a search asks for.
+    """The part of a list for a search.
 
     Args:
         nouns: The list of the service, with `search` and `count`.
-        body: The search, with its `order`, `offset` and `select`.
+        body: The search, with `order`, `offset` and `select`.
         filters: Conditions of the list.
-        shown: A row, as clients of LangGraph read it.
+        shown: Writes a row for clients of LangGraph.
     """
     rows = [selected(shown(row), body.select) for row in nouns.search(**filters, **body.order)]
     return page_response(rows, nouns.count(**filters), body.offset)
@@ -81,7 +81,7 @@ def time_text(seconds: float) -> str:
 
 
 def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str, object]:
-    """The fields that a client asks for, or all. `values.key` is one key of the values."""
+    """The fields that a client selects, or all. `values.key` is one key of the values."""
     if not names:
         return dict(data)
     result = {name: data[name] for name in names if name in data}
@@ -94,11 +94,11 @@ def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str
 def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump()
-    # Before dataclasses, of which it is one: its `response_schema` may be a class.
+    # Before dataclasses: the `response_schema` of an interrupt may be a class.
     if isinstance(value, Interrupt):
         return {"value": value.value, "id": value.id}
     if is_dataclass(value) and not isinstance(value, type):
-        # Not `asdict`: json.dumps asks again for what is inside.
+        # Not `asdict`: json.dumps asks again for inner values.
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return dict(value)

@@ -6,13 +6,13 @@ from agent_factory.errors import MissingExtra, require
 
 
 def export_metrics() -> bool:
-    """Let OpenTelemetry keep what this process measures, for `exposition`.
+    """Let OpenTelemetry keep the metrics of this process, for `exposition`.
 
-    A provider of metrics that the product has set stays. To have its metrics here as well, give it
-    a `PrometheusMetricReader`.
+    A provider of metrics from the product stays. To have its metrics here as well, give it a
+    `PrometheusMetricReader`.
 
     Returns:
-        False if the extra `metrics` is not installed, without which nothing is kept.
+        False if the extra `metrics` is not installed.
     """
     try:
         _require()

@@ -28,7 +28,7 @@ def explained(error: ValidationError, kind: type[BaseModel], body: object) -> st
 
     Args:
         error: The mistakes.
-        kind: What the body was read as.
+        kind: The expected type of the body.
         body: The body, parsed.
     """
     sentences = []
@@ -53,7 +53,7 @@ def explained(error: ValidationError, kind: type[BaseModel], body: object) -> st
             link = " " if words.startswith("must be") else ": "
             sentence = f"{place}{link}{words}, got {mistake['input']!r:.100}."
         else:
-            # The value of the whole field: Pydantic tells that of its innermost part.
+            # Of the whole field: Pydantic has the value of the innermost part.
             value: Any = body
             for part in path:
                 value = value[part]
@@ -68,9 +68,9 @@ def explained(error: ValidationError, kind: type[BaseModel], body: object) -> st
 def _field_at(
     model: type[BaseModel], loc: Sequence[int | str]
 ) -> tuple[list[int | str], type[BaseModel], FieldInfo | None]:
-    """The path of the field that a mistake is in, its model, and the field.
+    """The path of the field with a mistake, its model, and the field.
 
-    Places that Pydantic adds for the members of a union are left out.
+    Places that Pydantic adds for members of a union are left out.
     """
     path: list[int | str] = []
     field: FieldInfo | None = None
@@ -83,7 +83,7 @@ def _field_at(
             model = next(_models_in(field.annotation))
             field = None
     while left:
-        # Pydantic names a place by the alias, if a field has one.
+        # Pydantic names a place by the alias, if there is one.
         by_name = {info.alias or name: info for name, info in model.model_fields.items()}
         if left[0] not in by_name:
             break
@@ -109,12 +109,12 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def _expected(annotation: Any, metadata: Sequence[object] = ()) -> str:
-    """Describe the values that a field takes."""
+    """Describe the values of a field."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _expected(parts[0], parts[1:])
     if origin is Literal:
-        # False as JSON has it: the other choices are texts.
+        # False as in JSON: the other choices are texts.
         *words, last = (json.dumps(choice) if choice is False else repr(choice) for choice in parts)
         return f"{', '.join(words)} or {last}" if words else last
     if annotation is list or origin is list:

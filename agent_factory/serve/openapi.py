@@ -24,11 +24,7 @@ _JSON = "application/json"
 
 
 def routes(described: Sequence[Route]) -> list[Route]:
-    """The routes of the description: as JSON, and as a page.
-
-    Args:
-        described: The routes that are described.
-    """
+    """The routes of the description of other routes: as JSON, and as a page."""
 
     # Once: the forms of all bodies take a while to make.
     @cache
@@ -53,7 +49,7 @@ def description(described: Sequence[Route]) -> dict[str, Any]:
     'Say that the server runs.'
     """
     bodies = {route.body for route in described if isinstance(route, ApiRoute) and route.body}
-    # In one order, so that the description is the same in each process.
+    # Sorted, for the same description in each process.
     ordered = sorted(bodies, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
@@ -106,7 +102,7 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         operation["parameters"] += [
             {"name": name, "in": "query", "required": False, "schema": field}
             for name, field in fields
-            # An object that has a form is not sent in a query.
+            # Objects are not sent in a query.
             if "$ref" not in str(field)
         ]
     if isinstance(route, ApiRoute) and route.body is not None:

@@ -19,10 +19,10 @@ class Principal:
     """Person or program that makes a request.
 
     Args:
-        tenant: The tenant whose threads, runs and reviews they see. No other tenant's exist for
-            them.
+        tenant: The tenant whose threads, runs and reviews they see. Threads of other tenants do
+            not exist for them.
         name: Their name, for the audit.
-        roles: What they may do; a product's own words.
+        roles: Their roles, in a product's own words.
 
     >>> Principal(tenant="acme", name="ann")
     Principal(tenant='acme', name='ann', roles=frozenset())
@@ -35,7 +35,7 @@ class Principal:
 
 Answer = Principal | Response | None
 Authenticate = Callable[[Request], Answer | Awaitable[Answer]]
-"""Says who makes a request; None refuses it, and a response is the answer to it."""
+"""Says who makes a request; None refuses the request, and a response answers in place."""
 
 MayDecide = Callable[[Principal, Wait], bool]
 """Says whether a principal may decide about a wait."""
@@ -48,7 +48,7 @@ def local_principal(request: Request) -> Principal:
     """Return the principal of a request from this machine.
 
     Raises:
-        HTTPException: 403 if it does not come from this machine.
+        HTTPException: 403 for a request from elsewhere.
     """
     if not is_local(request):
         raise HTTPException(
@@ -67,10 +67,10 @@ def is_local(request: Request) -> bool:
     """
     if not _PROXY_HEADERS.isdisjoint(request.headers):
         return False
-    # A server that listens on a Unix socket gives no address, and nobody is served.
+    # Without an address, as on a Unix socket, nobody is served.
     client = request.client.host if request.client else ""
     for host in (client, request.url.hostname or ""):
-        # No other name counts: a page of another site can choose one that leads here.
+        # Other sites can let another name lead here.
         if host == "localhost":
             continue
         try:
@@ -82,10 +82,10 @@ def is_local(request: Request) -> bool:
 
 
 async def principal_of(request: Request, authenticate: Authenticate) -> Principal | Response:
-    """Return the principal of a request, or the response of `authenticate` in their place.
+    """Return the principal of a request, or the response of `authenticate`.
 
     Raises:
-        HTTPException: 401 if `authenticate` refuses it.
+        HTTPException: 401 if `authenticate` refuses the request.
     """
     answer = authenticate(request)
     if isawaitable(answer):

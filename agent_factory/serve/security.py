@@ -34,7 +34,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers of each response that does not set them itself."""
+"""Headers of each response without headers of the same names."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _CHANGES = frozenset({"cancel_on_disconnect"})
@@ -53,7 +53,7 @@ class RateLimit:
 
     Args:
         principal: From one principal.
-        address: From one address, also if nobody is authenticated. Of IPv6, a network of 64 bits
+        address: From one address, also without authentication. Of IPv6, a network of 64 bits
             counts as one.
 
     Raises:
@@ -75,20 +75,20 @@ class RateLimit:
 class RateLimiter:
     """Counts requests by key, together with the other processes of a service.
 
-    It takes a sixtieth of a minute's requests at a time from the database, and spends them within
-    a minute: a limit of 6,000 is one statement for 100 requests. While the database is not
-    available, nothing is counted.
+    A process takes a sixtieth of a minute's requests at a time from the database, and spends them
+    within a minute: a limit of 6,000 is one statement for 100 requests. Without the database,
+    nothing is counted.
 
     Args:
-        kind: What the keys are.
+        kind: The noun of the keys.
         per_minute: The most for each key. None counts nothing.
-        take: Counts them for all processes, as `Service.take_requests`.
+        take: Counts for all processes, as `Service.take_requests`.
     """
 
     def __init__(self, kind: str, per_minute: int | None, take: Callable[..., float]) -> None:
         self._kind, self._per_minute, self._take = kind, per_minute, take
         self._block = max(1, (per_minute or 0) // 60)
-        # One thread, so that requests at the same moment take one block and not one each.
+        # One thread, so that requests at the same moment share a block.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-factory-rates")
         self._lock = Lock()
         # By key: how many requests are left and until when, and until when all are refused.
@@ -100,7 +100,7 @@ class RateLimiter:
         """Count a request.
 
         Raises:
-            HTTPException: 429 if it is one too many. `Retry-After` says when the next one may come.
+            HTTPException: 429 beyond the limit, with `Retry-After`.
         """
         if self._per_minute is not None and not self._spend(key):
             await asyncio.get_running_loop().run_in_executor(self._thread, self._refill, key)
@@ -117,7 +117,7 @@ class RateLimiter:
             return True
 
     def _refill(self, key: Hashable) -> None:
-        # A request before this one may have done it.
+        # Perhaps the request before has refilled.
         if self._spend(key):
             return
         assert self._per_minute is not None
@@ -140,7 +140,7 @@ class RateLimiter:
             else:
                 self._left[key] = number - 1, now + _SPENT_WITHIN
             if len(self._left) + len(self._refused) > self._most_keys:
-                # A later clean-up the more keys stay: its cost is spread over many requests.
+                # The more keys stay, the later the next clean-up.
                 self._left = {key: left for key, left in self._left.items() if left[1] > now}
                 self._refused = {key: until for key, until in self._refused.items() if until > now}
                 self._most_keys = 10_000 + 2 * (len(self._left) + len(self._refused))
@@ -155,7 +155,7 @@ class RateLimiter:
 def rate_limiters(
     limit: RateLimit | None, take: Callable[..., float]
 ) -> tuple[RateLimiter, RateLimiter]:
-    """Return what counts requests by principal and by address.
+    """Return limiters by principal and by address.
 
     Args:
         limit: The limits; None counts nothing.
@@ -166,7 +166,7 @@ def rate_limiters(
 
 
 def network_of(address: str) -> str:
-    """The address that requests are counted by: with IPv6, a host has the addresses of a network.
+    """The address by which requests are counted: of IPv6, a host has a network.
 
     >>> network_of("2001:db8:1:2:3:4:5:6"), network_of("192.0.2.7"), network_of("testclient")
     ('2001:db8:1:2::/64', '192.0.2.7', 'testclient')
@@ -177,7 +177,7 @@ def network_of(address: str) -> str:
         return address
     if parsed.version == 4:
         return address
-    # A socket for both versions shows an address of version 4 as a mapped one.
+    # A socket for both versions maps addresses of version 4.
     return str(parsed.ipv4_mapped or ip_network((int(parsed) >> 64 << 64, 64)))
 
 
@@ -198,10 +198,10 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                if "etag" not in headers:  # static files have one
+                if "etag" not in headers:  # static files have an etag
                     headers.setdefault("Cache-Control", "no-store")
                 if scope["scheme"] == "https":
-                    # Browsers have to ignore it over http (RFC 6797).
+                    # Browsers ignore this header over http (RFC 6797).
                     headers.setdefault("Strict-Transport-Security", "max-age=31536000")
                 if "csrf_cookie" in state:
                     # Appended, since an endpoint may set other cookies.
@@ -212,12 +212,12 @@ class SecurityHeaders:
 
 
 class RequestGuard:
-    """ASGI middleware that refuses requests which are too many, too long, or from another site.
+    """ASGI middleware that refuses requests: too many, too long, or from another site.
 
-    An error that nothing handles becomes an answer without details, and an entry in the log.
+    An unhandled error becomes an answer without details, and an entry in the log.
 
     Args:
-        app: What serves the other requests.
+        app: The application within.
         addresses: Counts requests by address.
         body_limit: The most bytes of a body.
         origins: Other origins whose pages may make requests, such as "https://chat.example.com".
@@ -238,7 +238,7 @@ class RequestGuard:
         async def receive_within_limit() -> Message:
             nonlocal size
             message = await receive()
-            # Counted as it comes: a client may leave out Content-Length, or lie.
+            # Content-Length may be absent, or wrong.
             size += len(message.get("body", b""))
             if size > self._body_limit:
                 raise HTTPException(413, f"The body has more than {self._body_limit} bytes.")
@@ -250,7 +250,7 @@ class RequestGuard:
             await send(message)
 
         try:
-            # A server that listens on a Unix socket gives no address.
+            # A Unix socket has no address.
             if scope["client"]:
                 # Before anything is read or authenticated, which costs more.
                 await self._addresses.check(network_of(scope["client"][0]))
@@ -267,19 +267,19 @@ class RequestGuard:
             else:
                 (status, text), headers = logged_failure(request, error), None
             if has_started:
-                raise  # the server closes the connection, so that the client sees the cut
+                raise  # the server closes the connection, and the client sees the cut
             await error_response(request, status, text, headers=headers)(scope, receive, send)
 
     def _check_site(self, headers: Headers) -> None:
-        """Refuse what a page of another site makes a browser send.
+        """Refuse a request that a page of another site makes a browser send.
 
-        Browsers say where a request is from, and pages cannot change that: `Sec-Fetch-Site` over
-        https and on the own machine, `Origin` everywhere. Other clients send neither.
+        Browsers name the origin, and pages cannot change the headers: `Sec-Fetch-Site` over https
+        and on the own machine, `Origin` everywhere. Other clients send neither.
         """
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if origin in self._origins or site in ("same-origin", "none"):
             return
-        # Without the scheme: behind a proxy that ends https, this server sees http.
+        # Without the scheme: a proxy may end https.
         if site is not None or (
             origin is not None and origin.partition("://")[2] != headers.get("host")
         ):
@@ -294,7 +294,7 @@ class RequestGuard:
 
 
 def csrf_token(request: Request) -> str:
-    """The token that a form of a page has to send in its field `csrf_token`.
+    """The token for the field `csrf_token` of a form.
 
     The browser gets the same token in a cookie, with the response to this request.
 
@@ -306,20 +306,20 @@ def csrf_token(request: Request) -> str:
     name, secure = _csrf_cookie(request)
     # The same for all pages of a browser, since several may be open.
     token = request.cookies.get(name) or getattr(request.state, "csrf_token", "")
-    # Once for a response: all forms of a page have the token of its cookie.
+    # All forms of a page have the token of one cookie.
     if not token:
         token = request.state.csrf_token = secrets.token_urlsafe(32)
-        # HttpOnly: a page has the token in its forms, so no script has to read the cookie.
+        # HttpOnly: no script has to read the cookie, since forms have the token.
         request.state.csrf_cookie = f"{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"
     return str(token)
 
 
 async def read_form(request: Request) -> FormData:
-    """The fields of a form that one of our own pages has sent.
+    """The fields of a form from a page of this server.
 
     Raises:
-        HTTPException: 415 if the body is not a form. 403 if its token is not that of the browser.
-            422 if it has more than 1,000 fields, or one that no database stores.
+        HTTPException: 415 if the body is not a form. 403 if the token is not that of the browser.
+            422 with more than 1,000 fields, or with a field that no database stores.
     """
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind.strip().lower() != _FORM:
@@ -327,7 +327,7 @@ async def read_form(request: Request) -> FormData:
     # Not `request.form()`, which needs python-multipart.
     text = (await request.body()).decode(errors="replace")
     try:
-        # With blank values: an argument that was emptied is not one that the form leaves out.
+        # With blank values: an emptied argument is not an absent one.
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None
@@ -344,7 +344,7 @@ async def read_form(request: Request) -> FormData:
 
 
 def _csrf_cookie(request: Request) -> tuple[str, str]:
-    """The name of the cookie, and what follows it where only https may carry it."""
+    """The name of the cookie, and attributes for https."""
     if request.scope["scheme"] == "https":
         # No other host of the domain can set a cookie of such a name.
         return "__Host-agent_factory_csrf", "; Secure"

@@ -14,7 +14,7 @@ from agent_factory.service import Wait
 
 
 def may_decide_about(request: Request, wait: Wait) -> bool:
-    """Return True if the one who makes a request may decide about a wait, if it is not claimed."""
+    """Return True if the principal of a request may decide about a wait that is not claimed."""
     principal, may_decide = request.state.principal, request.state.may_decide
     is_theirs = wait.is_for(principal.name, principal.roles)
     return is_theirs and (may_decide is None or may_decide(wait))
@@ -26,7 +26,7 @@ def inbox_of(request: Request) -> str:
 
 
 def waits_text(waits: Iterable[Wait], inbox: str) -> str:
-    """Describe waits, in a line for each, with its page in the inbox."""
+    """Describe waits, in a line each, with the page in the inbox."""
     people = [wait for wait in waits if not is_client_call(wait)]
     if not people:
         return "This conversation waits for the results of calls that its client runs."
@@ -44,7 +44,7 @@ def question_text(wait: Wait) -> str:
     call = f"{wait.tool}({to_json(wait.args)})"
     if not isinstance(wait.question, str):
         return f"May {call} run?"
-    # What a description says by default is the call itself.
+    # By default, a description is the call.
     return wait.question.partition(f"\n\nTool: {wait.tool}\nArgs: ")[0] + f"\n{call}"
 
 
@@ -60,6 +60,6 @@ def wait_data(wait: Wait, inbox: str) -> dict[str, Any]:
         "url": f"{inbox}/{wait.id}",
         "expires_at": None if wait.deadline is None else time_text(wait.deadline),
     }
-    # Through JSON, since arguments may have values that JSON does not know.
+    # Through JSON: arguments may have values of other types.
     plain: dict[str, Any] = json.loads(to_json(data))
     return plain

@@ -1,4 +1,4 @@
-"""Webhooks: where a server may send the outcome of a run, and how it is sent."""
+"""Webhooks: servers that may get the outcome of a run, and the signed requests to them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True)
 class Webhooks:
-    """Where webhooks may go, and how they are signed.
+    """Servers of webhooks, and the signature of requests.
 
     Args:
-        origins: The servers that they may go to, such as "https://hooks.example.com", or
-            "https://*.example.com" for all below a domain.
+        origins: The servers, such as "https://hooks.example.com", or "https://*.example.com" for
+            all below a domain.
         secret: Signs each request, as standardwebhooks.com says; a text, or "whsec_" and base64.
-        private: Whether they may go to addresses that are not public: of this machine, of the link
+        private: Whether addresses that are not public are allowed: of this machine, of the link
             and of private networks.
 
     Raises:
@@ -50,7 +50,7 @@ class Webhooks:
     private: bool = False
 
     def __post_init__(self) -> None:
-        # A string would be taken for the list of its letters.
+        # A string is a list of letters.
         if isinstance(self.origins, str) or not all(map(_ORIGIN.fullmatch, self.origins)):
             raise ArgumentError(
                 "webhooks",
@@ -71,7 +71,7 @@ class Webhooks:
                 fits = host.endswith(name[1:]) if name.startswith("*.") else host == name
                 if fits and place == (origin.scheme, _port(origin)):
                     return True
-        except ValueError:  # of a port that is not a number, for example
+        except ValueError:  # such as a port without a number
             pass
         return False
 
@@ -83,7 +83,7 @@ class Webhooks:
             text = "may name only the servers that this server allows"
             raise HTTPException(422, f"webhook: {text}, got {url!r:.200}.")
         try:
-            # Now, for the client to know, and when it is sent: the host may have moved by then.
+            # Checked now for the client, and again when the outcome is sent.
             self.address(url)
         except UndeliverableError as error:
             raise HTTPException(422, f"webhook: {error}.") from error
@@ -94,7 +94,7 @@ class Webhooks:
         """The address of the host of a URL, to which a request may connect.
 
         Raises:
-            UndeliverableError: One of the addresses of the host is not public.
+            UndeliverableError: One of the addresses is not public.
             OSError: The host is not known.
         """
         parts = urlsplit(url)
@@ -106,11 +106,7 @@ class Webhooks:
         return addresses[0]
 
     def sender(self, payload: Callable[[Webhook], object]) -> Callable[[Webhook], None]:
-        """A function that sends the outcome of a run.
-
-        Args:
-            payload: Returns what is sent.
-        """
+        """A function that sends the outcome of a run, written by `payload`."""
 
         def send(webhook: Webhook) -> None:
             if not self.allows(webhook.url):
@@ -123,17 +119,16 @@ class Webhooks:
         """Send a body to a URL.
 
         Raises:
-            UndeliverableError: The address may not be used, or the answer says that the request is
-                wrong.
-            Exception: It has to be sent again.
+            UndeliverableError: The address is not allowed, or the answer refuses the request.
+            Exception: Another attempt may help.
         """
-        # Resolved once: the request connects to the address that was checked, and to no other one.
+        # Resolved once: the request connects to the checked address.
         parts, address = urlsplit(url), self.address(url)
         host = f"[{address}]" if ":" in address else address
         target = parts._replace(netloc=f"{host}:{_port(parts)}", fragment="").geturl()
         netloc = parts.netloc.rpartition("@")[2]
         headers = {"Host": netloc, "Content-Type": "application/json", **self._signature(id, body)}
-        # No proxy, which would resolve the host once more, and no redirect to another one.
+        # No proxy, which would resolve the host again, and no redirect.
         with (
             httpx.Client(trust_env=False, follow_redirects=False, timeout=_TIMEOUT) as client,
             client.stream(
@@ -141,7 +136,7 @@ class Webhooks:
                 target,
                 content=body,
                 headers=headers,
-                # The certificate is one of the host, and not of its address.
+                # The certificate is for the host, not for the address.
                 extensions={"sni_hostname": parts.hostname},
             ) as response,
         ):
@@ -171,7 +166,7 @@ def _port(url: SplitResult) -> int:
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv6Address):
-        # Addresses of version 6 that lead to one of version 4.
+        # Addresses of version 6 that lead to version 4.
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:
             inner = IPv4Address(int(address) & 0xFFFFFFFF)

@@ -32,7 +32,7 @@ def routes(service: Service) -> list[Route]:
         names = ", ".join(service.agents)
         agent = request.path_params.get("agent") or request.query_params.get("agent")
         if agent is None:
-            # A2A looks for one card on a host, which is that of its only agent.
+            # A2A looks for one card on a host: of the only agent.
             if len(service.agents) != 1:
                 text = f"Each agent has a card, at {CARD_PATH}?agent=NAME. There are: {names}."
                 raise HTTPException(404, text)
@@ -50,7 +50,7 @@ def routes(service: Service) -> list[Route]:
 
     async def call(request: Request) -> Response:
         agent_of(request)
-        await read_json(request)  # here, where a body that is too long is answered with 413
+        await read_json(request)  # here, where 413 answers a long body
         return await dispatcher()(request)
 
     return [

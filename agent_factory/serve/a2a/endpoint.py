@@ -1,4 +1,4 @@
-"""The endpoints of A2A: cards of agents, and JSON-RPC, as the SDK dispatches it."""
+"""Endpoints of A2A: cards of agents, and JSON-RPC, dispatched by the SDK."""
 
 from __future__ import annotations
 
@@ -59,13 +59,7 @@ _MODES = ("text/plain", "application/json")
 
 
 def card_of(service: Service, base_url: str, agent: str) -> AgentCard:
-    """The card of an agent.
-
-    Args:
-        service: The service.
-        base_url: The URL of the server, with a slash at its end.
-        agent: The name of the agent.
-    """
+    """The card of an agent, on a server whose URL ends with a slash."""
     description = service.description(agent) or f"The agent {agent!r}."
     return AgentCard(
         name=agent,
@@ -91,7 +85,7 @@ async def card_response(service: Service, request: Request, agent: str) -> Respo
     """`GET /a2a/{agent}/.well-known/agent-card.json`."""
     (route,) = create_agent_card_routes(card_of(service, str(request.base_url), agent))
     response: Response = await route.endpoint(request)
-    # Private, since it may depend on who asks.
+    # Private, since the card may depend on the principal.
     response.headers["Cache-Control"] = "private, max-age=60"
     return response
 
@@ -106,7 +100,7 @@ def dispatcher_of(service: Service) -> Callable[[Request], Awaitable[Response]]:
 
 
 class _ContextBuilder(DefaultServerCallContextBuilder):
-    """Context of a call that has the request, with its principal."""
+    """Builds contexts with the request, and so with its principal."""
 
     def build(self, request: Request) -> ServerCallContext:
         context = super().build(request)
@@ -132,7 +126,7 @@ def _a2a_errors(request: Request) -> Iterator[None]:
 
 
 class _Handler(RequestHandler):
-    """Answers calls of A2A from the service. Its tables are the only store of tasks."""
+    """Answers calls of A2A from the tables of the service, the only store of tasks."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -164,7 +158,7 @@ class _Handler(RequestHandler):
 
     @validate_request_params
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
-        """The task as it is now."""
+        """The task."""
         request = context.state["request"]
         with _a2a_errors(request):
             validate_history_length(params)
@@ -190,7 +184,7 @@ class _Handler(RequestHandler):
             start, thread = int(params.page_token or "0"), params.context_id or None
             threads = self._service.threads
             total = threads.count_runs(thread, **filters)
-            # A context that does not exist has no tasks; its thread would be NotFound.
+            # An unknown context has no tasks; its thread would be NotFound.
             runs = threads.runs(thread, **filters, limit=size, offset=start) if total else []
             tasks = [task_of(self._service, request, run) for run in runs]
             end = start + size
@@ -227,7 +221,7 @@ class _Handler(RequestHandler):
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
-        """The events of a task, from its beginning."""
+        """The events of a task, from the beginning."""
         request = context.state["request"]
         with _a2a_errors(request):
             exchange = await run_in_threadpool(self._about, request, params.id)
@@ -246,19 +240,19 @@ class _Handler(RequestHandler):
     on_delete_task_push_notification_config: Any = _no_push
 
     async def on_get_extended_agent_card(self, *_: Any) -> Any:
-        """Refuse: there is one card for all."""
+        """Refuse: there is one card for everybody."""
         raise UnsupportedOperationError("The card of the agent is the same for all.")
 
     def _about(self, request: Request, id: str) -> Exchange:
         """The exchange about a task.
 
         Raises:
-            NotFound: There is none, or it belongs to another tenant or agent.
+            NotFound: There is no such task of this tenant and this agent.
         """
         return Exchange.about(self._service, request, request.path_params["agent"], id, "a2a")
 
     def _begin(self, params: SendMessageRequest, request: Request) -> Exchange:
-        """Submit a message; one with a task decides about the waits of the task."""
+        """Submit a message; a message with a task decides about the waits of the task."""
         if params.configuration.HasField("task_push_notification_config"):
             raise PushNotificationNotSupportedError
         validate_history_length(params.configuration)

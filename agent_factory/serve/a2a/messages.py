@@ -19,17 +19,17 @@ from agent_factory.serve.wait_texts import question_text, wait_data, waits_text
 from agent_factory.service import Wait
 
 ID_PREFIX = "a2a:"
-"""Before the ids of messages of clients: with the id of an answer, one would replace the answer."""
+"""Prefix of messages of clients: the id of an answer would replace the answer."""
 
 STRUCTURED = "structured_response"
-"""The artifact with the structured output of an agent, and the key of its state."""
+"""Artifact with structured output of an agent, and the key of the state."""
 
 
 def to_langchain(message: Message) -> HumanMessage:
     """A message of a client, for an agent.
 
     Raises:
-        InvalidParamsError: It has no content.
+        InvalidParamsError: The message has no content.
     """
     blocks = [content_block(part) for part in message.parts]
     if not blocks:
@@ -58,7 +58,7 @@ def content_block(part: Part) -> Any:
 
 
 def _data(part: Part) -> Any:
-    """The data of a part. Protobuf knows no integers in it, and people who send 3 mean 3."""
+    """The data of a part. Protobuf has no integers, and people who send 3 mean 3."""
 
     def number(text: str) -> int | float:
         value = float(text)
@@ -68,17 +68,17 @@ def _data(part: Part) -> Any:
 
 
 def to_decisions(message: Message, waits: Sequence[Wait]) -> dict[str, Any]:
-    """The decisions that a message makes, by the ids of the waits.
+    """The decisions of a message, by the ids of the waits.
 
     A text answers a question, or names a decision; data are a decision, or decisions by their
     waits.
 
     Args:
         message: The message.
-        waits: What the task waits for.
+        waits: The waits of the task.
 
     Raises:
-        InvalidParamsError: It does not say what is decided.
+        InvalidParamsError: The message decides nothing.
     """
     data = [_data(part) for part in message.parts if part.HasField("data")]
     answer: Any = data[0] if data else "\n".join(part.text for part in message.parts)
@@ -105,7 +105,7 @@ def to_decisions(message: Message, waits: Sequence[Wait]) -> dict[str, Any]:
 
 
 def to_user_message(message: BaseMessage, task: str, context: str) -> Message:
-    """A message that was submitted, as A2A has it."""
+    """A submitted message."""
     return Message(
         message_id=str(message.id).removeprefix(ID_PREFIX),
         task_id=task,
@@ -116,7 +116,7 @@ def to_user_message(message: BaseMessage, task: str, context: str) -> Message:
 
 
 def waiting_message(waits: Sequence[Wait], inbox: str, task: str, context: str) -> Message:
-    """What a task waits for: as a text for people, and as data for programs."""
+    """The waits of a task: as a text for people, and as data for programs."""
     questions = "\n\n".join(question_text(wait) for wait in waits)
     data = {"waits": [wait_data(wait, inbox) for wait in waits]}
     parts = [
@@ -138,7 +138,7 @@ def agent_message(parts: Iterable[Part], task: str, context: str) -> Message:
 
 
 def artifacts_of(values: Mapping[str, Any]) -> list[Artifact]:
-    """The texts of the agent since the last message of the user, and its structured output."""
+    """The texts of the agent since the last message of the user, and the structured output."""
     answers: list[Artifact] = []
     for message in reversed(values.get("messages", ())):
         if isinstance(message, HumanMessage):
@@ -154,5 +154,5 @@ def artifacts_of(values: Mapping[str, Any]) -> list[Artifact]:
 
 
 def text_artifact(id: str, text: str) -> Artifact:
-    """A message of the agent as an artifact; its id is that of the message."""
+    """A message of the agent as an artifact, with the id of the message."""
     return Artifact(artifact_id=id, name="answer", parts=[new_text_part(text)])

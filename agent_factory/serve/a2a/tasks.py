@@ -45,16 +45,16 @@ ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 def task_of(service: Service, request: Request, run: Run) -> Task:
-    """A run as a task, as it is now."""
+    """A run as a task."""
     info = run.info
     state, message = STATES[info.status], None
     if info.status == "waiting":
         if waits := open_waits(service, run):
             message = waiting_message(reviews_of(waits), inbox_of(request), run.id, run.thread_id)
-        else:  # somebody has decided meanwhile, so that the run continues
+        else:  # somebody has decided, and the run continues
             state = TaskState.TASK_STATE_WORKING
     elif info.status == "failed":
-        # As the service writes it: the type of the error, and its text.
+        # The type of the error, and its text.
         message = agent_message([new_text_part(str(info.error))], run.id, run.thread_id)
     return Task(
         id=run.id,
@@ -66,7 +66,7 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
 
 
 async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event]:
-    """The events of a run, until it has ended or waits for input. The first one is its task."""
+    """The events of a run until its end, or until it waits for input. The first is the task."""
     service, run = exchange.service, exchange.run
     task = await run_in_threadpool(task_of, service, request, run)
     yield task
@@ -75,7 +75,7 @@ async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event
     names: Any = {"task_id": run.id, "context_id": run.thread_id}
     working = TaskStatus(state=TaskState.TASK_STATE_WORKING)
     has_begun = False
-    texts: set[str] = set()  # the artifacts that have begun
+    texts: set[str] = set()  # artifacts with a begin
     async for part in exchange.follow():
         if part["type"] == "waiting_for":
             text = new_text_part(part["data"]["text"])
@@ -88,7 +88,7 @@ async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event
         if not has_begun:
             has_begun = True
             yield TaskStatusUpdateEvent(**names, status=working)
-        # What agents inside the agent say is not shown.
+        # Agents inside the agent are silent.
         if part["type"] != "messages" or part["ns"]:
             continue
         message = part["data"][0]
@@ -100,15 +100,15 @@ async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event
             texts.add(id)
     task = await run_in_threadpool(task_of, service, request, run)
     ids = [artifact.artifact_id for artifact in task.artifacts]
-    # Those before belong to an earlier stream of the task, which ended where it waited.
+    # Artifacts before belong to an earlier stream of the task.
     start = next((at for at, id in enumerate(ids) if id in texts), 0)
     for artifact in task.artifacts[start:]:
-        # Structured output, and a text that was not streamed or whose stream was deleted.
+        # Structured output, and texts without a stream.
         if artifact.artifact_id not in texts:
             yield TaskArtifactUpdateEvent(**names, artifact=artifact, last_chunk=True)
     yield TaskStatusUpdateEvent(**names, status=task.status)
 
 
 def run_status(task: Task) -> str:
-    """The status of the run that a task shows."""
+    """The status of the run of a task."""
     return next(status for status, state in STATES.items() if state == task.status.state)

@@ -1,4 +1,4 @@
-"""AG-UI: what CopilotKit, assistant-ui and other front ends for agents speak."""
+"""AG-UI: the protocol of CopilotKit, assistant-ui and other front ends for agents."""
 
 from __future__ import annotations
 

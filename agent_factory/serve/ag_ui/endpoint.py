@@ -1,4 +1,4 @@
-"""The endpoint of AG-UI: a request is a run, and its answer a stream of events."""
+"""Endpoint of AG-UI: a request is a run, and the answer a stream of events."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
 
     async def events() -> AsyncIterator[dict[str, str]]:
         async for event in answer.events():
-            # The aliases are the names in camel case, which AG-UI has in its JSON.
+            # Aliases are the names in camel case of AG-UI's JSON.
             yield {"data": event.model_dump_json(by_alias=True)}
 
     # Clients take "\n" for the end of a line, and no other.
@@ -63,7 +63,7 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
 
 
 def _busy(request: Request, graph: Graph, agent: str) -> Busy | None:
-    """What the request wants to happen if its thread is busy; None if it does not say so."""
+    """Behavior of the request on a busy thread; None if the request does not say so."""
     busy: Any = request.query_params.get("busy")
     if busy not in (None, *get_args(Busy)):
         expected = ", ".join(map(repr, get_args(Busy)))
@@ -79,17 +79,17 @@ def _busy(request: Request, graph: Graph, agent: str) -> Busy | None:
 
 @dataclass
 class _Answer:
-    """The answer to one request, as events of AG-UI."""
+    """Answer to one request, as events of AG-UI."""
 
     exchange: Exchange
     body: RunAgentInput
     results: list[types.Message] = field(default_factory=list)
-    """Results of calls that the client has sent with this request."""
+    """Results of calls in this request."""
     new: list[BaseMessage] = field(default_factory=list)
     """Messages of this request."""
 
     def begin(self, busy: Busy | None) -> None:
-        """Submit what is new, and carry out the answers to interrupts."""
+        """Submit new messages, and carry out the answers to interrupts."""
         body, exchange = self.body, self.exchange
         before, graph = exchange.before, exchange.service.agents[exchange.agent]
         tools = [tool.model_dump(include=_TOOL_PARTS) for tool in body.tools or ()]
@@ -123,8 +123,8 @@ class _Answer:
         configurable = {**({"ag_ui_context": context} if context else {}), **settings}
         takes_context = graph.get_context_jsonschema() is not None
         options: dict[str, Any] = {
-            "busy": "queue" if exchange.runs else busy,  # behind what was answered
-            # A user who writes on does not wait for what the page has not done.
+            "busy": "queue" if exchange.runs else busy,  # behind the run of the answer
+            # A user who writes on does not wait for calls of the page.
             "waiting": "interrupt" if waits and is_free else None,
             "stream": self._modes,
             "context": props if props and takes_context else None,
@@ -135,29 +135,31 @@ class _Answer:
             inputs = {"messages": new, **self._changes()}
             run = exchange.send(inputs, message_id=str(new[-1].id), **options)
         else:
-            # A client that has lost a stream sends no new message, and wants no other try.
+            # A client without its stream wants no other attempt.
             asks = bool(body.messages) and body.messages[-1].role == "user"
             run = exchange.repeat(body.run_id if asks else None, **options)
-        stored = {message.id: message for message in run.messages}  # as guards of the agent let it
+        stored = {
+            message.id: message for message in run.messages
+        }  # as guards of the agent left them
         self.new = [stored.get(message.id, message) for message in new]
-        # A run that was there before this request; a worker may be faster than this line.
+        # An earlier run; a worker may be faster than this line.
         if len(exchange.runs) == 1 and before.info and before.info.run == run.id:
             exchange.used_before = tokens_of([run])
 
     @property
     def _keys(self) -> list[str]:
-        """The keys of the state that are shown: the output of the agent, without its messages."""
+        """The keys of the output of the agent, without messages."""
         channels = self.exchange.service.agents[self.exchange.agent].output_channels
         return [] if isinstance(channels, str) else [key for key in channels if key != "messages"]
 
     @property
     def _modes(self) -> set[str]:
-        """Stream modes that are recorded for the runs."""
+        """Stream modes to record."""
         changes = {*self._keys} - {"structured_response"}  # which is there at the end
         return {"messages", "custom", "values"} if changes else {"messages", "custom"}
 
     def _changes(self) -> dict[str, object]:
-        """Changes that the client made to the state, as far as the agent takes them as input."""
+        """Changes of the client to the state, as far as the agent takes them as input."""
         state, before = self.body.state, self.exchange.before
         if not isinstance(state, Mapping):
             return {}
@@ -167,7 +169,7 @@ class _Answer:
             key: value
             for key, value in state.items()
             if key in takes and key in self._keys
-            # As JSON, in which the client has got it.
+            # As JSON: the form that the client has.
             if to_json(value) != to_json(before.values.get(key))
         }
 
@@ -195,7 +197,7 @@ class _Answer:
         has = {message.id for message in body.messages}
         stored_ids = {id_of(message) for message in before["messages"]}
         events = Events(has | stored_ids, body.state, self._keys)
-        # A client that has a state gets what changes in it.
+        # A client with a state gets changes.
         if not body.state:
             for event in events.state(before):
                 yield event
@@ -213,13 +215,13 @@ class _Answer:
         outcome = exchange.outcome
         assert outcome is not None  # `follow` has returned
         if outcome.status == "failed":
-            # As the service writes it: the type of the error, and its text.
+            # The type of the error, and its text.
             name, _, text = outcome.error.partition(": ")
             yield ag.RunErrorEvent(message=text or name, code=name, usage=usage)
             return
         for event in events.state(after.values):
             yield event
-        # As long as other calls wait, the thread does not have the results that have come.
+        # As long as other calls wait, the thread lacks the new results.
         stored_ids = {id_of(message) for message in after.messages}
         yield events.messages(after.values, [m for m in self.results if m.id not in stored_ids])
         end = await run_in_threadpool(self._outcome, outcome, after.messages)
@@ -240,11 +242,11 @@ class _Answer:
         ]
         if interrupts:
             return ag.RunFinishedInterruptOutcome(interrupts=interrupts)
-        # The client runs the calls that wait, and sends their results with its next request.
+        # The client runs the calls that wait, and sends results with the next request.
         return ag.RunFinishedSuccessOutcome()
 
     def _usage(self) -> list[TokenUsage] | None:
-        """Tokens that the model calls of this request have used."""
+        """Tokens of the model calls of this request."""
         tokens = self.exchange.used()
         return [
             TokenUsage(

@@ -15,12 +15,12 @@ from agent_factory.serve.json_response import to_json
 
 
 class Events:
-    """Makes the events of one request, and remembers what the client has.
+    """Makes the events of one request, and remembers the client's messages and state.
 
     Args:
-        message_ids: The ids of messages that the client has: they are not streamed.
-        state: The state that the client has.
-        keys: The keys of the state that are shown.
+        message_ids: The ids of messages of the client: these are not streamed.
+        state: The state of the client.
+        keys: The keys of the state to show.
     """
 
     def __init__(self, message_ids: Iterable[str], state: object, keys: Iterable[str]) -> None:
@@ -29,10 +29,10 @@ class Events:
         self._keys = [*keys]
         self._message = ""  # the message whose pieces come now
         self._speaks = self._reasons = False
-        self._calls: dict[int | None, str] = {}  # its open tool calls, by their index
+        self._calls: dict[int | None, str] = {}  # open tool calls of the message, by index
 
     def of(self, part: Mapping[str, Any]) -> Iterator[ag.BaseEvent]:
-        """The events of a part. What agents inside the agent do is not shown."""
+        """The events of a part. Agents inside the agent are silent."""
         kind, data = part["type"], part["data"]
         if part["ns"]:
             return
@@ -41,14 +41,14 @@ class Events:
             return
         yield from self.close()
         if kind == "values":
-            # As JSON, so that it is compared with what the client has.
+            # As JSON: the client has JSON.
             visible = {key: _plain(data[key]) for key in self._keys if key in data}
             changes: list[Any] = []
             for key in self._keys:
-                # A JSON Pointer (RFC 6901): "~" first, since the other replacement writes it.
+                # A JSON Pointer (RFC 6901): "~" first, since "/" becomes "~1".
                 path = "/" + key.replace("~", "~0").replace("/", "~1")
                 if key in visible and (key not in self._state or self._state[key] != visible[key]):
-                    # In a JSON Patch (RFC 6902), `add` also replaces a value that is there.
+                    # In a JSON Patch (RFC 6902), `add` also replaces values.
                     changes.append({"op": "add", "path": path, "value": visible[key]})
                 elif key in self._state and key not in visible:
                     changes.append({"op": "remove", "path": path})
@@ -57,7 +57,7 @@ class Events:
                 yield ag.StateDeltaEvent(delta=changes)
         elif kind == "waiting_for":
             yield ag.CustomEvent(name=kind, value=data)
-        # The decision log is for those who run the agent, not for its users.
+        # The decision log is for operators, not for users.
         elif kind == "custom" and not (isinstance(data, Mapping) and {*data} == {"decision"}):
             plain = _plain(data)
             # A tool may write a custom event in the form of AG-UI.
@@ -66,7 +66,7 @@ class Events:
             yield ag.CustomEvent(name=str(event["name"]), value=event["value"])
 
     def _piece(self, message: BaseMessage) -> Iterator[ag.BaseEvent]:
-        """The events of a message, or of a piece of one."""
+        """The events of a message, or of a piece."""
         id = id_of(message)
         if id in self._message_ids:
             return
@@ -99,7 +99,7 @@ class Events:
                 yield ag.TextMessageStartEvent(message_id=id, role="assistant")
             yield ag.TextMessageContentEvent(message_id=id, delta=message.text)
         yield from self._tool_calls(message)
-        # A model that does not stream gives a whole message, which has no position.
+        # Without streaming, a message is whole, and has no position.
         if not isinstance(message, AIMessageChunk) or message.chunk_position == "last":
             self._message_ids.add(id)
             yield from self.close()
@@ -123,7 +123,7 @@ class Events:
             # Some providers repeat the id in each piece, and some give no index.
             if id and id not in self._calls.values():
                 yield from self._end_reasoning()
-                # An index that comes again is that of a next call.
+                # An index that comes again belongs to the next call.
                 if index in self._calls:
                     yield ag.ToolCallEndEvent(tool_call_id=self._calls[index])
                 self._calls[index] = id
@@ -136,7 +136,7 @@ class Events:
                 yield ag.ToolCallArgsEvent(tool_call_id=self._calls[index], delta=piece["args"])
 
     def close(self) -> Iterator[ag.BaseEvent]:
-        """End what is open."""
+        """End open spans."""
         yield from self._end_reasoning()
         if self._speaks:
             yield ag.TextMessageEndEvent(message_id=self._message)
@@ -157,10 +157,10 @@ class Events:
     def messages(
         self, values: Mapping[str, Any], more: Iterable[types.Message] = ()
     ) -> ag.BaseEvent:
-        """The messages as a whole, and more that the client has sent."""
+        """All messages, and more from the client."""
         return ag.MessagesSnapshotEvent(messages=[*to_ag_ui(values.get("messages", ())), *more])
 
 
 def _plain(value: object) -> Any:
-    """A value as JSON has it."""
+    """A value as JSON."""
     return json.loads(to_json(value))

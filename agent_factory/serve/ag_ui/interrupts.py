@@ -1,4 +1,4 @@
-"""Interrupts of AG-UI: what a thread waits for, and the answers to it as decisions."""
+"""Interrupts of AG-UI: waits of a thread, and the answers as decisions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agent_factory.serve.json_response import time_text
 from agent_factory.service import Wait
 
 _PARTS = {"editedArgs": "edited_action", "response": "message"}
-"""Parts of an answer, and what they are called in a decision."""
+"""Parts of an answer, with their names in a decision."""
 
 NO_ANSWER = "The user has not answered."
-"""What the model reads about a call whose review was abandoned."""
+"""Message to the model about a call whose review was abandoned."""
 
 
 def to_interrupt(
@@ -24,8 +24,8 @@ def to_interrupt(
 
     Args:
         wait: The wait.
-        calls: The ids of the tool calls that the client knows.
-        schema: The JSON schema of the call's arguments, if it is known.
+        calls: The ids of tool calls that the client knows.
+        schema: The JSON schema of the call's arguments, if known.
     """
     is_call = wait.call_id in calls
     reason = "tool_call" if is_call else "confirmation"
@@ -61,11 +61,7 @@ def to_interrupt(
 
 
 def to_decision(wait: Wait, entry: ResumeEntry) -> dict[str, object] | None:
-    """The decision that an answer makes; None if it ends the run.
-
-    Args:
-        wait: What is answered.
-        entry: The answer.
+    """The decision of an answer to a wait; None to end the run.
 
     Raises:
         ArgumentError: The answer decides nothing.

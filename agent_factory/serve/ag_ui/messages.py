@@ -29,14 +29,14 @@ _PARTS = {
 def new_messages(
     messages: Iterable[types.Message], thread_messages: Iterable[BaseMessage]
 ) -> list[BaseMessage]:
-    """The messages of a client that its thread does not have yet.
+    """The messages of a client that its thread lacks.
 
     Only the service writes tool results, reasoning and activities. A result of a call that the
     client has run answers that call: see `call_results`.
 
     Args:
         messages: The messages of the client.
-        thread_messages: Those of the thread.
+        thread_messages: The messages of the thread.
     """
     ids = {id_of(message) for message in thread_messages}
     new: list[BaseMessage] = []
@@ -51,16 +51,15 @@ def new_messages(
         elif isinstance(message, types.SystemMessage | types.DeveloperMessage):
             new.append(SystemMessage(message.content, id=message.id))
         elif isinstance(message, types.AssistantMessage) and message.content:
-            # Its text alone: calls would stay without a result.
+            # Text alone: calls would stay without a result.
             new.append(AIMessage(message.content, id=message.id))
     return new
 
 
 def id_of(message: BaseMessage) -> str:
-    """The id of a message of a thread, as a client knows it.
+    """The id of a message, for a client.
 
-    Clients put the messages of a snapshot in the place of those that have the same ids. So a result
-    that a client has sent keeps the id that it has there.
+    A snapshot replaces messages with the same ids. So a result from a client keeps the client's id.
     """
     return str(message.response_metadata.get(CLIENT_ID) or message.id)
 
@@ -68,17 +67,17 @@ def id_of(message: BaseMessage) -> str:
 def call_results(
     messages: Iterable[types.Message], thread_messages: Iterable[BaseMessage]
 ) -> dict[str, object]:
-    """Results of calls that a client sends and its thread does not have, by the ids of the calls.
+    """New results from a client, by the ids of the calls.
 
     Args:
         messages: The messages of the client.
-        thread_messages: Those of the thread.
+        thread_messages: The messages of the thread.
     """
     ids = {id_of(message) for message in thread_messages}
     results: dict[str, object] = {}
     for message in messages:
         if isinstance(message, types.AssistantMessage):
-            # Ids of calls may recur in a thread, and a result before the call is of another one.
+            # Ids of calls may recur: a result before the call belongs to an earlier call.
             for call in message.tool_calls or ():
                 results.pop(call.id, None)
         elif isinstance(message, types.ToolMessage) and message.id not in ids:
@@ -101,7 +100,7 @@ def _block(part: types.ContentPart) -> dict[str, object]:
 
 
 def to_ag_ui(messages: Iterable[BaseMessage]) -> Iterator[types.Message]:
-    """The messages of a thread as those of a client."""
+    """The messages of a thread, for a client."""
     for message in messages:
         id = id_of(message)
         if isinstance(message, AIMessage):
@@ -156,7 +155,7 @@ def _content(message: HumanMessage) -> str | list[types.ContentPart]:
 
 
 def reasoning_of(message: AIMessage) -> str:
-    """Reasoning of the model in a message, or in a piece of one."""
+    """Reasoning of the model in a message, or in a piece."""
     if isinstance(message.content, str) and not message.additional_kwargs:
         return ""  # reading the blocks of each token takes time
     blocks: Iterable[Any] = message.content_blocks
@@ -164,5 +163,5 @@ def reasoning_of(message: AIMessage) -> str:
 
 
 def reasoning_id(message: str) -> str:
-    """The id of the reasoning that belongs to a message."""
+    """The id of the reasoning of a message."""
     return f"{message}:reasoning"

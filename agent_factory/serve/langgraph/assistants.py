@@ -1,4 +1,4 @@
-"""Routes of assistants: the agents of the service, and what tenants create for them."""
+"""Routes of assistants: the agents of the service, and agents with settings of tenants."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ class Assistants:
         self._service = service
 
     def get_assistant(self, assistant: str, tenant: str) -> Assistant:
-        """An assistant of a tenant.
-
-        Args:
-            assistant: Its id, or the name of an agent.
-            tenant: The tenant.
+        """An assistant of a tenant, by its id or the name of an agent.
 
         Raises:
             NotFound: There is no such assistant.
@@ -87,7 +83,7 @@ class Assistants:
         self._of(request).delete(id)
         filters: dict[str, Any] = {"tenant": principal.tenant, "metadata": {"assistant_id": id}}
         threads = self._service.threads
-        # No offset: those on the page before do not exist any more.
+        # No offset: the page before is deleted.
         while also_threads and (page := threads.search(**filters, limit=_PAGE)):
             for thread in page:
                 threads.delete(thread.id, by=principal.name, tenant=principal.tenant)
@@ -143,13 +139,13 @@ class Assistants:
 
 
 def with_settings(body: Run, assistant: Assistant) -> Run:
-    """A run as it is asked for, with the settings of its assistant where it has none."""
+    """A run with the settings of its assistant, where the request has none."""
     asked = {"config": body.config, "context": body.context, "metadata": body.metadata}
     return body.model_copy(update=assistant.settings_of(asked))
 
 
 def _schemas(graph: Any) -> dict[str, object]:
-    """The schemas of a graph. Private keys of its state are in none of them."""
+    """The schemas of a graph, without private keys."""
     return {
         "input_schema": graph.get_input_jsonschema(),
         "output_schema": graph.get_output_jsonschema(),

@@ -1,4 +1,4 @@
-"""Routes of LangGraph's streaming protocol v2: commands about a thread, and its events."""
+"""Routes of LangGraph's streaming protocol v2: commands to a thread, and events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from agent_factory.service import NotFound, Run, RunCancelled, Service
 
 _EVENTS_OF_A_JOB = 2**24
 _JOBS = 2**29
-"""Their product is 2**53: numbers up to it are exact in JavaScript."""
+"""The product is 2**53: smaller numbers are exact in JavaScript."""
 
 
 class NewEventStream(StrictBody):
@@ -53,11 +53,11 @@ class RunStart(StrictBody):
     input: Annotated[dict[str, object] | None, Keeps({})] = None
     config: dict[str, object] | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
-    # The client for JavaScript sends it in its own spelling.
+    # The client for JavaScript has its own spelling.
     multitaskStrategy: Literal["reject", "interrupt", "rollback", "enqueue", "steer"] | None = None
 
     def run(self) -> dict[str, object]:
-        """The body of the request that starts this run in LangGraph's API of runs."""
+        """The same request in LangGraph's API of runs."""
         configurable = (self.config or {}).get("configurable")
         place = configurable.get("checkpoint_id") if isinstance(configurable, dict) else None
         return {
@@ -68,7 +68,7 @@ class RunStart(StrictBody):
 
 
 class InterruptAnswer(RequestPart):
-    """The answer to one interrupt."""
+    """Answer to one interrupt."""
 
     interrupt_id: str
     response: Annotated[Any, Keeps(None, [], {})] = None  # each value is an answer, None too
@@ -76,7 +76,7 @@ class InterruptAnswer(RequestPart):
 
 
 class InputRespond(StrictBody):
-    """The answers to what a thread waits for: to one interrupt, or to several."""
+    """Answers to one interrupt of a thread, or to several."""
 
     namespace: list[str] = Field(default_factory=list)
     interrupt_id: str | None = None
@@ -96,14 +96,14 @@ class InputRespond(StrictBody):
         return answers
 
     def run(self, agent: str) -> dict[str, object]:
-        """The body of the request that sends these answers in LangGraph's API of runs."""
+        """The same request in LangGraph's API of runs."""
         command = {"resume": self.answers, "update": self.update, "goto": self.goto}
         config = {"config": self.config, "metadata": self.metadata}
         return {"assistant_id": agent, "command": command, **config}
 
 
 class InjectedMessage(RequestPart):
-    """A message for the run that works on a thread."""
+    """Message to a run under way."""
 
     role: Literal["user"]
     content: str = Field(min_length=1)
@@ -111,17 +111,17 @@ class InjectedMessage(RequestPart):
 
 
 class InputInject(StrictBody):
-    """A message for the run that works on a thread, which it reads at its next step."""
+    """Message to a run under way, read at its next step."""
 
     namespace: list[str] = Field(default_factory=list)
     message: InjectedMessage
 
     def run(self, assistant: str, asked: Mapping[str, object]) -> dict[str, object]:
-        """The body of the request that sends this message in LangGraph's API of runs.
+        """The same request in LangGraph's API of runs, with the settings of the run.
 
         Args:
             assistant: The assistant of the run.
-            asked: What was asked for with the run: it reads messages with the same settings.
+            asked: The request of the run.
         """
         settings = ("config", "interrupt_before", "interrupt_after")
         return {
@@ -144,13 +144,13 @@ class ProtocolCommand(RequestPart):
 
 
 class CommandWith(ProtocolCommand, Generic[Params]):
-    """A command with the parameters of its method."""
+    """Command with the parameters of its method."""
 
     params: Params
 
 
 class _Refusal(Exception):
-    """A command that is refused, with a code of the protocol."""
+    """Refused command, with a code of the protocol."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -204,7 +204,7 @@ class Commands:
             try:
                 self._assistants.get_assistant(start.assistant_id, tenant)
             except NotFound as error:
-                # A mistake in the command. Later, NotFound says that there is no such thread.
+                # A mistake in the command. Later, NotFound is about the thread.
                 raise _Refusal("invalid_argument", text_of(error)) from error
             return {"run_id": self._start(request, thread, start.run()).id}
         if method == "input.respond":
@@ -245,7 +245,7 @@ class Commands:
         if info.run is None or info.status not in ("queued", "running"):
             raise _Refusal("no_such_run", "No run works on the thread. Send 'run.start'.")
         run = self._service.run(info.run, tenant=tenant)
-        # With other settings than those of the run, the message would wait for its turn.
+        # With other settings than the run's, the message would wait for its turn.
         assistant = str(run.info.metadata.get("assistant_id") or info.agent)
         return self._start(request, thread, inject.run(assistant, run.request))
 
@@ -269,7 +269,7 @@ class Commands:
                 raise HTTPException(422, text)
         subscription = Subscription(frozenset(body.channels), body.namespaces, body.depth)
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
-        # For its error: once the stream has begun, no status can say it.
+        # Now: a stream that has begun has no status for an error.
         await run_in_threadpool(lambda: self._service.threads.get(thread, tenant=tenant))
         jobs = ThreadJobs(self._service, thread, tenant)
         return EventSourceResponse(
@@ -278,12 +278,12 @@ class Commands:
 
 
 def _refused(id: int | None, code: str, text: str, status: int = 200) -> JsonResponse:
-    """An error of the protocol; about a command that could be read, it is a good response."""
+    """An error of the protocol; about a readable command, the status is 200."""
     return JsonResponse({"type": "error", "id": id, "error": code, "message": text}, status)
 
 
 def _code(status: int, error: Exception) -> str:
-    """The code of an error in the protocol, which has none for a server that is out of order."""
+    """The code of an error; the protocol has none for a failure of the server."""
     if status >= 500:
         raise error
     return _CODES.get(status, "invalid_argument")
@@ -300,12 +300,12 @@ def _read(kind: type[CommandWith[Params]], content: object) -> Params:
 async def _thread_events(
     jobs: ThreadJobs, subscription: Subscription, since: int | None
 ) -> AsyncIterator[ServerSentEvent]:
-    """The events of a thread, from those of its newest job on, until it is deleted.
+    """The events of a thread, from the newest job on, until the thread is deleted.
 
     Args:
         jobs: The jobs of the thread.
-        subscription: The events that the client wants to see.
-        since: The number of the last event that it has seen, to go on from there.
+        subscription: The events for the client.
+        since: The number of the last event that the client has seen.
     """
     first = None if since is None else since // _EVENTS_OF_A_JOB
     async for run, job in jobs.follow(lambda number: number % _JOBS == first):
@@ -335,12 +335,12 @@ async def _job_events(run: Run, job: str) -> AsyncIterator[ProtocolEvent]:
         events = ProtocolEvents((await run_in_threadpool(lambda: run.info)).agent)
         has_ended = False
         with suppress(RunCancelled):
-            # From its first part, since later events depend on those before them.
+            # From the first part: later events depend on earlier parts.
             async for part in run.astream(after=f"{job}:0:0"):
                 for event in events.events(part):
                     yield event
                 has_ended = part["type"] == "end"
-        # A run that was cancelled has no last part, and clients would wait for the end.
+        # A cancelled run has no last part, and clients wait for the end.
         if not has_ended:
             for event in events.end("interrupted"):
                 yield event

@@ -16,7 +16,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
 _DELTAS = {"text": "text", "reasoning": "reasoning"}
-"""The field of a block that grows, by the type of the block."""
+"""The growing field of a block, by the type of the block."""
 
 _CALL_CHUNK = "tool_call_chunk"
 
@@ -28,10 +28,10 @@ class MessageStreams:
         self._open: dict[tuple[tuple[str, ...], str], _Blocks] = {}
 
     def events(self, ns: Sequence[str], message: BaseMessage) -> Iterator[dict[str, Any]]:
-        """The events that a message adds, or a chunk of one.
+        """The events of a message, or of a chunk.
 
         Args:
-            ns: The namespace of the graph that it comes from.
+            ns: The namespace of the graph.
             message: The message. Chunks of one message have one id.
         """
         if isinstance(message, RemoveMessage):  # an instruction to the state, which nobody says
@@ -51,17 +51,17 @@ class MessageStreams:
         yield from blocks.finish()
 
     def finish(self, ns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The events of messages that had no last chunk.
+        """The events of messages without a last chunk.
 
         Args:
-            ns: The namespace whose step has ended; None is all of them.
+            ns: The namespace whose step has ended; None is all.
         """
         for key in [key for key in self._open if ns is None or key[0] == (*ns,)]:
             yield from self._open.pop(key).finish()
 
     @property
     def namespaces(self) -> list[tuple[str, ...]]:
-        """The namespaces that have messages without a last chunk."""
+        """The namespaces of messages without a last chunk."""
         return [*dict.fromkeys(ns for ns, _ in self._open)]
 
     def drop(self) -> None:
@@ -70,19 +70,19 @@ class MessageStreams:
 
 
 class _Blocks:
-    """The content blocks of one message, as far as they are known."""
+    """Content blocks of one message so far."""
 
     def __init__(self) -> None:
         self._blocks: dict[object, dict[str, Any]] = {}
         self._usage: UsageMetadata | None = None
 
     def add(self, message: BaseMessage) -> Iterator[dict[str, Any]]:
-        # The blocks of a chunk that is marked as the last leave out its part of a call.
+        # A chunk that is marked as the last leaves out its part of a call.
         is_last = isinstance(message, AIMessageChunk) and message.chunk_position == "last"
         unmarked = message.model_copy(update={"chunk_position": None}) if is_last else message
         for position, part in enumerate(unmarked.content_blocks):
             block: dict[str, Any] = {**part}
-            # Chunks name the block that they continue; parts of a whole message are all different.
+            # Chunks name their block; parts of a whole message are different blocks.
             place = block.get("index") if isinstance(message, AIMessageChunk) else position
             key = (block["type"], place)
             index = [*self._blocks].index(key) if key in self._blocks else len(self._blocks)

@@ -1,4 +1,4 @@
-"""Routes of crons: runs that begin at the times of a cron expression."""
+"""Routes of crons: runs at the times of a cron expression."""
 
 from __future__ import annotations
 
@@ -26,19 +26,13 @@ _OPTIONS = {
     "interrupt_after": "interrupt_after",
     "webhook": "webhook",
 }
-"""The argument of `Service.submit` that a field of a request is for."""
+"""Arguments of `Service.submit`, by the fields of a request."""
 
 _BUSY = {"enqueue": "queue", None: "queue"}
 
 
 class CronRoutes:
-    """Answers requests about crons.
-
-    Args:
-        service: The service.
-        assistants: Its assistants.
-        webhooks: Where webhooks may go.
-    """
+    """Answers requests about crons."""
 
     def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
         self._service, self._assistants, self._webhooks = service, assistants, webhooks
@@ -61,7 +55,7 @@ class CronRoutes:
             ends_at=_seconds(body.end_time),
             enabled=body.enabled,
             keeps_threads=body.on_run_completed == "keep",
-            # As it was sent: `payload` shows it, and each change is checked together with it.
+            # The original, for `payload` and for checks of changes.
             request=body.model_dump(mode="json", exclude_unset=True),
             metadata=body.metadata,
         )
@@ -86,14 +80,14 @@ class CronRoutes:
         cron = crons.get(id)
         tenant = request.state.principal.tenant
         assistant = self._assistants.get_assistant(cron.assistant, tenant)
-        # As a whole again, so that what was checked when it was created is checked here, too.
+        # As a whole, for all checks of a new cron.
         whole = NewCron.model_validate(
             {"assistant_id": cron.assistant, "schedule": cron.schedule, **cron.request, **sent}
         )
         options = self._options(whole, assistant)
         changed = [option for field, option in _OPTIONS.items() if field in sent]
         values: dict[str, Any] = {
-            # Code may have created it, with options that no request has.
+            # Code may have created the cron, with other options.
             "options": {**cron.options, **{name: options[name] for name in changed}},
             "request": {**cron.request, **sent},
         }
@@ -112,7 +106,7 @@ class CronRoutes:
         return Response(status_code=204)
 
     def _options(self, body: RunSettings, assistant: Assistant) -> dict[str, Any]:
-        """Arguments of `Service.submit` for a run, checked as those of a run that begins now."""
+        """Arguments of `Service.submit`, checked as for a run that begins now."""
         name = assistant.agent
         # With the settings of the assistant, which each run reads again.
         settings = assistant.settings_of({"config": body.settings})
@@ -129,7 +123,7 @@ class CronRoutes:
             "stream": sorted(recorded_modes(graph, body)),
             "subgraphs": body.stream_subgraphs,
             "busy": _BUSY.get(body.multitask_strategy, body.multitask_strategy),
-            # As with a run that begins now: on LangGraph's server, a thread that waits is not busy.
+            # As with other runs: on LangGraph's server, a waiting thread is not busy.
             "waiting": "interrupt",
             "interrupt_before": body.interrupt_before,
             "interrupt_after": body.interrupt_after,
@@ -174,7 +168,7 @@ def _shown(cron: Cron) -> dict[str, Any]:
         "end_time": None if cron.ends_at is None else time_text(cron.ends_at),
         "next_run_date": None if next_at is None else time_text(next_at),
         "enabled": cron.enabled,
-        # The thread of a cron that has one stays.
+        # A given thread stays.
         "on_run_completed": None if cron.thread_id else keeps,
         "payload": cron.request,
         "metadata": cron.metadata,

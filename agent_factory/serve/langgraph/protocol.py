@@ -18,20 +18,20 @@ RECORDED = frozenset({"checkpoints", "updates", "messages", "custom", "tasks"})
 CHANNELS = (
     "values", "updates", "messages", "tools", "custom", "lifecycle", "input", "checkpoints", "tasks"
 )  # fmt: skip
-"""What a client can subscribe to."""
+"""Channels for subscriptions."""
 
 _LIFECYCLE = {"done": "completed", "waiting": "interrupted", "failed": "failed"}
-"""The event that ends a run, by the status of its outcome."""
+"""Event at the end of a run, by the status."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolEvent:
-    """An event, as far as it does not depend on who reads it.
+    """Event, independent of the reader.
 
     Args:
-        method: What it is about: a channel, or "input.requested".
-        data: Its content, in the form of the method.
-        ns: The namespace of the graph that it comes from; empty for the agent itself.
+        method: A channel, or "input.requested".
+        data: The content, in the form of the method.
+        ns: The namespace of the graph; empty for the agent itself.
     """
 
     method: str
@@ -40,19 +40,19 @@ class ProtocolEvent:
 
     @property
     def channel(self) -> str:
-        """The channel on which it is sent."""
+        """The channel of the event."""
         return "input" if self.method == "input.requested" else self.method
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The events that a client wants to see.
+    """Events for a client.
 
     Args:
         channels: The channels. "custom:x" are the custom events with the name "x".
-        namespaces: Beginnings of namespaces; None is all. A part of one may be the name of a node
-            alone, without the id of its task.
-        depth: The most parts that a namespace may have more than such a beginning.
+        namespaces: Beginnings of namespaces; None is all. A part may be the name of a node alone,
+            without the id of the task.
+        depth: The most parts of a namespace behind such a beginning.
 
     >>> Subscription(frozenset({"values"}), [["tools"]]).covers(
     ...     ProtocolEvent("values", {}, ("tools:7", "model:8"))
@@ -82,11 +82,7 @@ class Subscription:
 
 @dataclass
 class ProtocolEvents:
-    """Turns the parts of one job of a thread into events.
-
-    Args:
-        agent: The name of the agent.
-    """
+    """Turns the parts of one job of a thread into events; `agent` is the name of the agent."""
 
     agent: str
     _messages: MessageStreams = field(default_factory=MessageStreams)
@@ -98,7 +94,7 @@ class ProtocolEvents:
     def events(self, part: Mapping[str, Any]) -> Iterator[ProtocolEvent]:
         """The events of a part of the stream of `Run.stream`."""
         kind, data, ns = part["type"], part["data"], (*part["ns"],)
-        # The protocol has no event for a wait, and none for effects that are undone.
+        # The protocol has no events for waits and undone effects.
         if kind == "waiting_for" or (kind == "end" and "undone" in data):
             return
         if not self._has_begun:
@@ -109,12 +105,12 @@ class ProtocolEvents:
         elif kind == "resumed":
             self._messages.drop()
         elif read := getattr(self, f"_of_{kind}", None):  # the protocol has no "debug"
-            # The first part of a graph is its start, and that of the graphs around it.
+            # The first part of a graph starts the graph, and the graphs around.
             for graph in (ns[:length] for length in range(1, len(ns) + 1)):
                 if graph in self._graphs:
                     continue
                 self._graphs.append(graph)
-                # The last part of a namespace is the node and the task that run the graph.
+                # The last part of a namespace is the node and the task.
                 call = self._calls.call_of(graph[-1].partition(":")[2])
                 cause = call and {"type": "toolCall", "tool_call_id": call}
                 yield self._lifecycle("started", graph, cause=cause)
@@ -125,7 +121,7 @@ class ProtocolEvents:
 
         Args:
             event: "completed", "failed" or "interrupted".
-            error: Why it has failed: the class of the error, ": ", and its text.
+            error: The error: the class, ": ", and the text.
         """
         if not self._has_begun:
             return
@@ -138,7 +134,7 @@ class ProtocolEvents:
             yield from self._finished_messages(place)
         for id, (payload, ns) in self._interrupts.items():
             yield ProtocolEvent("input.requested", {"interrupt_id": id, "payload": payload}, ns)
-        # The innermost first: a graph ends after those inside of it.
+        # The innermost first: a graph ends after inner graphs.
         while self._graphs:
             yield self._lifecycle(event, self._graphs.pop())
         yield self._lifecycle(event, error=text if event == "failed" else None)
@@ -175,7 +171,7 @@ class ProtocolEvents:
                 yield ProtocolEvent("updates", {"node": node, "values": values}, ns)
                 continue
             for interrupt in values:
-                # The graphs around an inner one report its interrupts as well.
+                # Graphs around report inner interrupts as well.
                 if interrupt.id not in self._interrupts:
                     self._interrupts[interrupt.id] = interrupt.value, ns
 
@@ -192,7 +188,7 @@ class ProtocolEvents:
         yield ProtocolEvent("tasks", data, ns)
         for step in self._calls.steps(data):
             yield self._tool_event(ns, step)
-        # No part of a stream says that a graph has ended: its task does.
+        # A graph ends with its task.
         graph = (*ns, f"{data['name']}:{data['id']}")
         if "result" in data and graph in self._graphs:
             event = "failed" if data["error"] else "completed"
@@ -203,7 +199,7 @@ class ProtocolEvents:
                 yield self._lifecycle(event, inner)
 
     def _of_custom(self, ns: tuple[str, ...], data: Any) -> Iterator[ProtocolEvent]:
-        # A tool that writes {"name": ..., "payload": ...} names the event itself.
+        # A tool may name the event: {"name": ..., "payload": ...}.
         is_named = isinstance(data, Mapping) and data.keys() == {"name", "payload"}
         yield ProtocolEvent("custom", data if is_named else {"payload": data}, ns)
 

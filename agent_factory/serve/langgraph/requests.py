@@ -18,18 +18,16 @@ from agent_factory.state import json_fault, place_of
 Query = TypeVar("Query", bound=BaseModel)
 
 _MOST = 1000
-"""The most threads, runs or states that one request names."""
+"""The most threads, runs or states in one request."""
 
 Ids = Annotated[list[str], Field(max_length=_MOST)]
 
 
 def read_query(request: Request, kind: type[Query]) -> Query:
-    """The query of a request, with the names of the body that asks for the same.
-
-    A list is repeated or JSON, and an object is JSON.
+    """The query of a request, with the fields of a body: lists are repeated or JSON, objects JSON.
 
     Raises:
-        HTTPException: 422 if it is not what `kind` says.
+        HTTPException: 422 if the query does not fit `kind`.
     """
     values: dict[str, object] = {}
     for name, text in request.query_params.items():
@@ -61,7 +59,7 @@ StreamMode = Literal[
     "debug",
     "events",
 ]
-"""What a stream shows, in the words of LangGraph's API."""
+"""Modes of streams, in the words of LangGraph's API."""
 
 
 class StateWrite(StrictBody):

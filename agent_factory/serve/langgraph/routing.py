@@ -19,14 +19,14 @@ Endpoint = Callable[..., Any]
 
 
 class ApiRoute(Route):
-    """A route with what its description needs.
+    """Route with its description.
 
     Args:
         method: The method.
         path: The path.
-        endpoint: A function that answers, in a thread, or an async one. Its parameter `body` or
-            `query` is what was sent, checked as the type of the parameter says. Its docstring
-            describes the route.
+        endpoint: A function that answers, in a thread, or an async function. The parameter `body`
+            or `query` is the content of the request, checked by the type of the parameter. The
+            docstring describes the route.
     """
 
     def __init__(self, method: str, path: str, endpoint: Endpoint) -> None:

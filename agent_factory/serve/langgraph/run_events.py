@@ -1,4 +1,4 @@
-"""Events of a run in the form of LangChain's `astream_events`, from its recorded stream."""
+"""Events of a run in the form of LangChain's `astream_events`, from the recorded stream."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ RECORDED = frozenset({"messages", "tasks"})
 
 
 class RunEvents:
-    """Turns the parts of a stream into events.
+    """Turns the parts of a stream into events of the agent, of nodes, models and tools.
 
-    They are those of the agent, of nodes, models and tools. Runnables inside of a node are not
-    recorded, and neither are the messages that a model was given.
+    Runnables inside of a node and the inputs of models are not recorded.
 
     Args:
         run: The id of the run.
@@ -32,7 +31,7 @@ class RunEvents:
     def __init__(self, run: str, agent: str) -> None:
         self._run, self._agent = run, agent
         self._calls = ToolCalls()
-        self._tasks: dict[str, dict[str, Any]] = {}  # those that run, by their ids
+        self._tasks: dict[str, dict[str, Any]] = {}  # running tasks, by their ids
         self._answers: dict[str, AIMessageChunk] = {}  # as far as they are known, by their ids
         self._has_begun = False
 
@@ -47,11 +46,7 @@ class RunEvents:
             yield from self._of_task(part["ns"], part["data"])
 
     def end(self, output: object) -> dict[str, Any]:
-        """The last event of a run that has not failed.
-
-        Args:
-            output: The output of the agent.
-        """
+        """The last event of a run that has not failed, with the output of the agent."""
         return self._event("on_chain_end", self._agent, self._run, {"output": output}, {})
 
     def _of_message(
@@ -63,7 +58,7 @@ class RunEvents:
         id = str(message.id)
         name = str(metadata.get("ls_model_name") or metadata.get("ls_provider") or "model")
         node = metadata.get("langgraph_node")
-        # The documented metadata name the node alone: of its tasks, the first that runs is taken.
+        # The documented metadata name the node alone: the first running task is taken.
         running = (
             id for id, task in self._tasks.items() if (task["ns"], task["name"]) == (ns, node)
         )
@@ -102,7 +97,7 @@ class RunEvents:
             yield self._event(kind, call["name"], call["id"], result, metadata, **about)
         if "result" in data:
             self._tasks.pop(id, None)
-            # A task that has failed or pauses has no output.
+            # Failed and paused tasks have no output.
             if not (data["error"] or data["interrupts"]):
                 chunk, output = {"chunk": data["result"]}, {"output": data["result"], **given}
                 yield self._event("on_chain_stream", node, id, chunk, metadata, ns=ns)

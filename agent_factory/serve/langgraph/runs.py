@@ -60,7 +60,7 @@ class Runs:
 
     def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
         self._service, self._assistants, self._webhooks = service, assistants, webhooks
-        # Event loops forget tasks that nobody holds.
+        # Event loops forget tasks without a reference.
         self._tidying: set[asyncio.Task[None]] = set()
 
     # New runs
@@ -92,7 +92,7 @@ class Runs:
 
     def create_batch(self, request: Request, body: Batch) -> JsonResponse:
         """Begin several runs."""
-        # One after the other, so that messages of a thread keep their order.
+        # In order, for messages of one thread.
         runs = [self.start(request, each.thread_id, each) for each in body.root]
         return JsonResponse([shown(run) for run in runs])
 
@@ -100,12 +100,12 @@ class Runs:
         """Begin a run with the settings of its assistant, or carry a command out.
 
         Args:
-            request: Who asks.
+            request: The request.
             thread: The thread; None for a new one.
-            body: What is asked for.
+            body: The body of the request.
 
         Raises:
-            NotFound: There is no such thread, and the run needs one that exists.
+            NotFound: There is no such thread, and the run needs a thread.
         """
         principal = request.state.principal
         tenant = principal.tenant
@@ -115,13 +115,13 @@ class Runs:
         body = with_settings(body, assistant)
         earlier = []
         if body.multitask_strategy == "rollback" and thread is not None:
-            with suppress(NotFound):  # it is created with the run
+            with suppress(NotFound):  # the run creates the thread
                 runs = self._service.threads.runs(thread, tenant=tenant, limit=1000)
                 earlier = [run for run in runs if run.status not in _ENDED]
-                # A thread that waits is not busy: its run is ended, and its messages stay.
+                # A thread that waits is not busy: its run ends, and its messages stay.
                 if any(run.status == "waiting" for run in earlier):
                     earlier = []
-        # Read once, for all that depends on it; None if the run creates the thread.
+        # Read once; None if the run creates the thread.
         info = None
         if thread is not None:
             try:
@@ -132,39 +132,39 @@ class Runs:
         exchange = Exchange.of(self._service, request, assistant.agent, thread, "langgraph")
         run = start_run(exchange, info, body)
         for other in earlier:
-            # As on LangGraph's own server: what was rolled back is not listed.
+            # As on LangGraph's own server: rolled-back runs are not listed.
             if other.id != run.id and other.status == "cancelled":
                 other.delete(by=principal.name)
         if body.webhook is not None:
             self._service.webhooks.add(run.id, body.webhook)
-        # Noted with the thread, so that it is found by the assistant that it has had last.
+        # Noted with the thread, for searches by the last assistant.
         noted = None if info is None else info.metadata.get("assistant_id")
-        # Runs of the agent itself note it only where another one was noted: most need no write.
+        # Runs of the agent itself replace a note, and write none.
         if noted != assistant.id and not (noted is None and assistant.is_agent):
-            with suppress(NotFound):  # somebody has deleted it meanwhile
+            with suppress(NotFound):  # somebody has deleted the thread
                 self._service.threads.change(run.thread_id, metadata={"assistant_id": assistant.id})
         return run
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
-        """Delete the thread that was made for one run, once that has ended.
+        """Delete a temporary thread at the end of its run.
 
-        A client that goes away does not end it: the server then waits in the client's place.
+        Where the client goes away, the server waits for the end.
         """
         if "thread" in request.path_params or body.on_completion == "keep":
             return
 
         async def work() -> None:
-            with suppress(NotFound):  # somebody has deleted it meanwhile
+            with suppress(NotFound):  # somebody has deleted the thread
                 status = await run_in_threadpool(lambda: run.status)
                 if status in ("queued", "running"):
                     with suppress(RunFailed, RunCancelled):
                         await run.aresult()
                     status = await run_in_threadpool(lambda: run.status)
-                # A run that waits goes on in it.
+                # A run that waits goes on in the thread.
                 if status in _ENDED:
                     await run_in_threadpool(self._service.threads.delete, run.thread_id)
 
-        # Another task than that of the request, which ends as soon as the client has gone.
+        # The task of the request ends as soon as the client has gone.
         task = asyncio.create_task(work())
         self._tidying.add(task)
         task.add_done_callback(self._tidying.discard)
@@ -225,7 +225,7 @@ class Runs:
         self._cancel(request, [run])
         if request.query_params.get("wait", "0").lower() in ("0", "false"):
             return Response(status_code=204)
-        # A run that was cancelled has ended, so there is nothing to wait for.
+        # A cancelled run has ended: nothing to wait for.
         return JsonResponse({}, headers=_places(run))
 
     def cancel_many(self, request: Request, body: Cancelled) -> Response:
@@ -239,7 +239,7 @@ class Runs:
                 # Before any is cancelled: a list with a wrong id changes nothing.
                 _check_thread(run, body.thread_id or run.thread_id)
         else:
-            # Runs that have ended cannot be cancelled, so "all" leaves them out.
+            # "all" is all active runs.
             statuses = _ACTIVE if body.status == "all" else (body.status,)
             ids = None if body.thread_id is None else [body.thread_id]
             busy = ("queued", "running", "waiting")  # messages may wait behind a review
@@ -257,7 +257,7 @@ class Runs:
         active = [run for run in runs if run.status not in _ENDED]
         if not active:
             raise HTTPException(404, "There is no such run to cancel: none that has not ended.")
-        # The newest first: the next message of a thread begins when the run before it is cancelled.
+        # The newest first: a cancelled run lets the next message begin.
         active.sort(key=lambda run: run.info.created_at, reverse=True)
         for run in active:
             run.cancel(by=name, roll_back=roll_back)
@@ -273,14 +273,14 @@ class Runs:
     def _waited(
         self, run: Run, *, cancels: bool, finally_: Callable[[], Awaitable[None]] | None = None
     ) -> StreamingResponse:
-        """The result of a run, as JSON that comes once it is there."""
+        """The result of a run as JSON, sent at the end of the run."""
 
         async def content() -> AsyncIterator[str]:
             result = asyncio.ensure_future(run.aresult())
             try:
                 while not (await asyncio.wait([result], timeout=PING_SECONDS))[0]:
-                    yield "\n"  # JSON allows it, and no proxy takes the connection for dead
-                # A run that pauses before a node has nothing to answer: LangGraph leaves that out.
+                    yield "\n"  # JSON allows blanks, and no proxy takes the connection for dead
+                # LangGraph leaves out empty interrupts of a pause before a node.
                 output = result.result().items()
                 yield to_json({key: v for key, v in output if key != INTERRUPT or v})
             except (RunFailed, RunCancelled, NotFound) as error:
@@ -313,18 +313,18 @@ def _place(run: Run) -> str:
 
 
 def _places(run: Run) -> dict[str, str]:
-    """Headers that say where a run is, and where clients that are cut off ask for its result."""
+    """Headers with the addresses of a run and of its result."""
     return {"Content-Location": _place(run), "Location": f"{_place(run)}/join"}
 
 
 def shown(run: Run) -> dict[str, object]:
-    """A run, as clients of LangGraph read it."""
+    """A run, for clients of LangGraph."""
     info, asked = run.info, run.request
     config = asked.get("config", {})
     return {
         "run_id": info.id,
         "thread_id": info.thread_id,
-        # Noted with a run of an assistant that a tenant has created.
+        # Runs of a tenant's assistant note the assistant.
         "assistant_id": info.metadata.get("assistant_id") or assistant_id(info.agent),
         "created_at": time_text(info.created_at),
         "updated_at": time_text(info.updated_at),
@@ -345,13 +345,13 @@ def shown(run: Run) -> dict[str, object]:
 
 
 def outcome(webhook: Webhook) -> dict[str, object]:
-    """What a webhook sends: the run as it is shown, with the values of its state.
+    """Content of a webhook: the run, with the values of the state.
 
     Raises:
         TimeoutError: The run has gone on since.
     """
     row, sent_at = shown(webhook.run), time_text(time.time())
-    # Without waiting: a run that was resumed since sends it when it ends.
+    # Without waiting: a resumed run sends the outcome at its end.
     try:
         values = webhook.run.result(timeout=0)
     except (RunFailed, RunCancelled):

@@ -35,16 +35,16 @@ _BUSY: dict[str, str] = {
 
 
 def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
-    """Submit what a body says, or carry its command out.
+    """Submit a message, or carry a command out.
 
     Args:
-        exchange: The agent, the thread, and who asks.
-        info: The thread as it is; None if it does not exist.
-        body: What is asked for.
+        exchange: The agent, the thread, and the principal.
+        info: The thread; None if it does not exist.
+        body: The request.
 
     Raises:
-        HTTPException: 422 if the body has nothing to do, or not what the thread waits for. 409 if
-            the thread has gone on since the checkpoint that is decided about.
+        HTTPException: 422 if the body has nothing to do, or nothing for a thread that waits. 409 if
+            the thread has gone on since the checkpoint of a decision.
         ArgumentError: A part of the body cannot be used.
     """
     service, agent, tenant = exchange.service, exchange.agent, exchange.principal.tenant
@@ -53,7 +53,7 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
         exchange.send,
         config=_config(service, agent, exchange.thread, body),
         stream=modes,
-        # What an inner agent does is an event of the run, too.
+        # Steps of inner agents are events of the run, too.
         subgraphs=body.stream_subgraphs or "events" in body.modes,
         metadata=body.metadata,
     )
@@ -64,8 +64,8 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
         if body.command.goto is None:
             answer = plain_answer(service, info.id, tenant, body.command.resume)
             return exchange.answer(answer, stream=modes)
-        # This cancels the run that waits. Clients read a run as the answer to a command, so
-        # another one begins, which has nothing left to do.
+        # This cancels the run that waits. The answer to a command is a run, so another
+        # run begins, which has nothing left to do.
         name = exchange.principal.name
         service.threads.update_state(info.id, None, as_node=END, tenant=tenant, by=name)
         return submit(None)
@@ -83,7 +83,7 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
             message,
             checkpoint=body.place,
             busy=_BUSY.get(body.multitask_strategy or ""),
-            # On LangGraph's own server, a thread that waits for an answer is not busy.
+            # On LangGraph's own server, a waiting thread is not busy.
             waiting="interrupt",
             context=body.context,
             interrupt_before=body.interrupt_before,
@@ -95,7 +95,7 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
 def plain_answer(service: Service, thread: str, tenant: str, answer: Any) -> Any:
     """An answer of any client in LangChain's form.
 
-    Decisions of agent-inbox have an older form: `args` is the call that it shows, or a text.
+    Decisions of agent-inbox have an older form: `args` is a call, or a text.
     """
     decisions = answer.get("decisions") if isinstance(answer, Mapping) else None
     if not isinstance(decisions, list):
@@ -111,7 +111,7 @@ def _plain_decision(decision: Any, calls: Collection[tuple[str, Any]]) -> Any:
     kind, args = decision.get("type"), decision["args"]
     plain = {key: value for key, value in decision.items() if key != "args"}
     is_call = isinstance(args, Mapping) and args.keys() == {"action", "args"}
-    # A call that does not wait any more is not approved: the person has seen another one.
+    # The person has seen another call than those that wait.
     if kind == "approve" and is_call and (args["action"], args["args"]) in calls:
         return plain
     if kind == "edit" and is_call:
@@ -182,17 +182,17 @@ def check_strategy(graph: Graph, agent: str, body: RunSettings) -> None:
 
 
 def checked_input(graph: Graph, agent: str, inputs: Mapping[str, object], *, waits: bool) -> object:
-    """An input of an agent, without keys that its schema does not have.
+    """An input of an agent, without keys that its schema lacks.
 
     Args:
         graph: The agent.
-        agent: Its name.
+        agent: The name of the agent.
         inputs: The input, or one message.
-        waits: Whether the thread waits for an answer, which the input may be meant as.
+        waits: Whether the thread waits for an answer, which the input may be.
 
     Raises:
         HTTPException: 422 if the input is empty or nearly has a key of the schema, or the thread
-            waits and the input has a key that is not in the schema.
+            waits and a key is not in the schema.
     """
     if not inputs:
         raise HTTPException(422, f"input is empty. {_EXAMPLE} Send null to go on without one.")
@@ -223,14 +223,14 @@ _keys: WeakKeyDictionary[Graph, tuple[str, ...]] = WeakKeyDictionary()
 
 
 def input_keys(graph: Graph) -> tuple[str, ...]:
-    """The keys of an agent's input; none if it takes any."""
+    """The keys of an agent's input; none if any key is allowed."""
     if graph not in _keys:
         _keys[graph] = tuple(graph.get_input_jsonschema().get("properties", ()))
     return _keys[graph]
 
 
 def recorded_modes(graph: Graph, body: RunSettings) -> set[str]:
-    """The modes of LangGraph's streams that show what a client wants to see."""
+    """The modes of LangGraph's streams for the modes of a client."""
     modes: set[str] = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
     if "events" in modes:
         modes = (modes - {"events"}) | run_events.RECORDED
@@ -241,10 +241,10 @@ def recorded_modes(graph: Graph, body: RunSettings) -> set[str]:
 
 
 def _can_go_on(service: Service, thread: ThreadInfo) -> bool:
-    """Return True if a thread goes on without a message: it has failed, or is paused at a node.
+    """Return True if a thread goes on without a message: after a failure, or at a pause.
 
     Raises:
-        HTTPException: 422 if it waits for an answer.
+        HTTPException: 422 if the thread waits for an answer.
     """
     if thread.status == "waiting":
         waits = service.inbox(thread.tenant).waits(thread=thread.id, limit=1000)

@@ -1,4 +1,4 @@
-"""Routes of the store: what agents keep across threads."""
+"""Routes of the store: items of agents across threads."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Store:
 
 
 def _check_index(store: BaseStore, field: str) -> None:
-    """Raise HTTPException if a field of a request needs an index that the store does not have."""
+    """Raise HTTPException if a field of a request needs an index that the store lacks."""
     if getattr(store, "index_config", None) is None:
         text = "the store of this server has no index of meanings. Search with filter."
         raise HTTPException(422, f"{field} is not supported: {text}")

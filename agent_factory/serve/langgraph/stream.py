@@ -29,7 +29,7 @@ from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
 from agent_factory.upstream import INTERRUPT
 
 PING_SECONDS = 15
-"""How often a stream without news says that it is alive."""
+"""Seconds between signs of life of a silent stream."""
 
 POLL_SECONDS = 0.2
 """How often the stream of a thread looks for a new run."""
@@ -45,15 +45,15 @@ class Events:
 
     Args:
         run: The run.
-        modes: What the client wants to see; None shows all that was recorded.
-        subgraphs: Whether it wants to see what agents inside the agent do.
+        modes: The modes of the client; None shows all recorded modes.
+        subgraphs: Whether the client sees agents inside the agent.
     """
 
     def __init__(self, run: Run, modes: Collection[str] | None, *, subgraphs: bool) -> None:
         self._run, self._modes, self._subgraphs = run, modes, subgraphs
         self._attempt = 1
         self._partial: dict[str, BaseMessage] = {}
-        self._known: set[str] = set()  # ids of messages that were shown, or are in the state
+        self._known: set[str] = set()  # ids of messages in the stream or in the state
         self._has_values = False
 
     async def follow(self, after: str | None = None) -> AsyncIterator[ServerSentEvent]:
@@ -64,7 +64,7 @@ class Events:
             yield ServerSentEvent(to_json(run), event="metadata")
         begin = after
         if after is not None and {"messages", "messages-tuple", "events"} & {*(self._modes or ())}:
-            # What is known of a message began before the last event that the client has seen.
+            # A message may begin before the last event of the client.
             begin = f"{after.rsplit(':', 2)[0]}:0:0"
         run_events = None
         if self._modes is not None and "events" in self._modes:
@@ -72,7 +72,7 @@ class Events:
             run_events = RunEvents(self._run.id, agent)
         try:
             async for part in self._run.astream(after=begin):
-                if part["type"] == "waiting_for":  # LangGraph has no event for it
+                if part["type"] == "waiting_for":  # LangGraph has no event for a wait
                     yield ServerSentEvent(comment=part["data"]["text"])
                     continue
                 events = [*self._events_of(part)]
@@ -83,7 +83,7 @@ class Events:
                 if begin != after and after and _numbers(part["id"]) <= _numbers(after):
                     continue
                 for position, (name, data) in enumerate(events, 1):
-                    # A client that was cut off between them gets all of them again.
+                    # A client that was cut off between these events gets all again.
                     id = part["id"] if position == len(events) else None
                     yield ServerSentEvent(to_json(data), event=name, id=id)
         except RunCancelled as error:
@@ -119,7 +119,7 @@ class Events:
             yield "|".join(["messages", *ns]), [message, metadata]
         if self._modes is None or "messages" not in self._modes:
             return
-        # In this mode, each event has the message as far as it is known, and not only its news.
+        # In this mode, each event has the whole message so far.
         key = str(message.id)
         earlier = self._partial.get(key)
         if earlier is None:
@@ -132,9 +132,9 @@ class Events:
         yield "messages/partial", [message_chunk_to_message(whole)]
 
     def _of_inner_agents(self, kind: str, data: Any) -> Iterator[tuple[str, object]]:
-        """The messages of agents that are nodes, once such a node has ended.
+        """Messages of agents in nodes, once such a node has ended.
 
-        LangGraph shows them so to those who do not ask for what is inside.
+        So LangGraph shows messages to clients that do not ask for inner agents.
         """
         if self._subgraphs or self._modes is None:
             return
@@ -144,7 +144,7 @@ class Events:
             return
         for node, update in data.items():
             for message in _messages_of(update):
-                # Without the values, it is not known which messages are new.
+                # Only the values tell which messages are new.
                 if self._has_values and str(message.id) not in self._known:
                     metadata = {
                         "langgraph_node": node,
@@ -155,14 +155,14 @@ class Events:
 
 
 def _messages_of(values: object) -> list[BaseMessage]:
-    """The messages in a state, or in an update of it."""
+    """The messages in a state, or in an update."""
     messages = values.get("messages") if isinstance(values, Mapping) else None
     known = messages if isinstance(messages, list) else [messages]
     return [message for message in known if isinstance(message, BaseMessage)]
 
 
 def _numbers(id: str) -> list[int]:
-    """The place of an event among those of its job."""
+    """The position of an event in its job."""
     return [int(number) for number in id.split(":")[-2:]]
 
 
@@ -170,7 +170,7 @@ def last_event_id(request: Request, thread: str) -> str | None:
     """The id of the last event of a thread that a client has seen; "-1" asks for all.
 
     Raises:
-        HTTPException: 422 if it is not the id of an event of this thread.
+        HTTPException: 422 for an id of another thread.
     """
     after: str | None = request.headers.get("last-event-id")
     if after in (None, "-1") or re.fullmatch(rf"{re.escape(thread)}/\d+:\d+:\d+", str(after)):
@@ -186,9 +186,9 @@ async def follow_thread(
     Args:
         service: The service.
         thread: The thread.
-        tenant: The tenant of the one who reads.
-        after: What `last_event_id` returns. None begins with what runs now, "-1" with the oldest of
-            the newest 20 runs; of a run that was decided about, only what came since is shown.
+        tenant: The tenant of the reader.
+        after: The result of `last_event_id`. None begins with the present run, "-1" with the oldest
+            of the newest 20 runs; of a run with a decision, only later events are shown.
     """
     streamed_jobs: set[str] = set()
     is_new, after = after is None, None if after == "-1" else after
@@ -196,9 +196,9 @@ async def follow_thread(
     changed = None
 
     def begun() -> list[tuple[Run, RunInfo]]:
-        """The newest runs of the thread, if it has changed, the oldest first."""
+        """The newest runs of the thread after a change, the oldest first."""
         nonlocal changed
-        # Before the runs are read: what changes meanwhile is seen the next time.
+        # Before the runs are read: the next look sees later changes.
         since, changed = changed, service.threads.get(thread, tenant=tenant).updated_at
         if since == changed:
             return []
@@ -218,7 +218,7 @@ async def follow_thread(
                 if info.job is None or info.job in streamed_jobs or info.job < last:
                     continue
                 events = Events(run, None, subgraphs=True)
-                if after is not None:  # the rest of a job that this run or one before it had then
+                if after is not None:  # the rest of a job of this run or of an earlier run
                     async for event in events.follow(after):
                         yield event
                     streamed_jobs.add(last)
@@ -231,25 +231,25 @@ async def follow_thread(
 
 
 class ThreadJobs:
-    """The jobs of a thread: one for each message, and one for each decision about it.
+    """Jobs of a thread: one for each message, and one for each decision.
 
     Args:
         service: The service.
         thread: The thread.
-        tenant: The tenant of the one who reads.
+        tenant: The tenant of the reader.
     """
 
     def __init__(self, service: Service, thread: str, tenant: str) -> None:
         self._service, self._thread, self._tenant = service, thread, tenant
         self._changed: float | None = None
-        self._number: int | None = None  # of the job that was returned last
+        self._number: int | None = None  # of the last job
 
     async def follow(self, is_first: Callable[[int], bool]) -> AsyncIterator[tuple[Run, str]]:
         """The jobs, each with its run, until the thread is deleted.
 
         Args:
-            is_first: Says of the number of a job whether the first one has it; if it says so of
-                none, the first is the newest.
+            is_first: Says whether a number is that of the first job; without one, the newest is the
+                first.
         """
         with suppress(NotFound):
             while True:
@@ -263,7 +263,7 @@ class ThreadJobs:
         Raises:
             NotFound: The thread was deleted.
         """
-        # Before the runs are read: what changes meanwhile is seen the next time.
+        # Before the runs are read: the next look sees later changes.
         changed = self._service.threads.get(self._thread, tenant=self._tenant).updated_at
         if changed == self._changed:
             return []
@@ -282,7 +282,7 @@ class ThreadJobs:
             known = range(min(by_number), newest + 1)
             first = next(filter(is_first, known), newest)
         self._number = newest
-        # A run that was decided about names its newest job alone.
+        # After a decision, a run names its newest job alone.
         return [
             (by_number.get(number, by_number[newest]), f"{self._thread}/{number:08d}")
             for number in range(first, newest + 1)
@@ -302,11 +302,11 @@ def stream_response(
 
     Args:
         run: The run.
-        modes: What the client wants to see; None shows all that was recorded.
-        subgraphs: Whether it wants to see what agents inside the agent do.
+        modes: As of `Events`.
+        subgraphs: As of `Events`.
         after: The id of the last event that the client has seen.
-        cancels: Whether the run is cancelled when the client goes away.
-        finally_: Is called once the stream has ended.
+        cancels: Whether the run ends when the client goes away.
+        finally_: Is called at the end of the stream.
     """
 
     async def events() -> AsyncIterator[ServerSentEvent]:
@@ -322,7 +322,7 @@ def stream_response(
             await run.acancel(by="the client has gone")
 
     place = f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
-    # Clients that are cut off ask there for the rest.
+    # Clients that are cut off ask for the rest there.
     again = urlencode({"stream_mode": [*(modes or ())]}, doseq=True)
     return EventSourceResponse(
         events(),

@@ -77,7 +77,7 @@ class Threads:
             try:
                 self._write(info, body.supersteps, None, principal)
             except Exception:
-                # The client has no id of it, and would create another one.
+                # The client does not know the id, and would create another thread.
                 self._service.threads.delete(info.id, by=principal.name)
                 raise
             info = self._service.threads.get(info.id)
@@ -86,10 +86,7 @@ class Threads:
     def _noted(
         self, metadata: Mapping[str, object], tenant: str
     ) -> tuple[dict[str, object], str | None]:
-        """Metadata of a thread as they are stored, and the agent that they name.
-
-        Clients of LangGraph name it by its graph or its assistant.
-        """
+        """Metadata of a thread in the database, and the agent, by its graph or its assistant."""
         noted = dict(metadata)
         graph, assistant = noted.pop("graph_id", None), noted.get("assistant_id")
         if assistant is not None:
@@ -142,7 +139,7 @@ class Threads:
 
     def search(self, request: Request, body: ThreadSearch) -> JsonResponse:
         """Search for threads."""
-        # A state takes time to read, so only if the client asks for it.
+        # Reading a state takes time.
         of_state = {"values", "interrupts", "state_updated_at"}
         show = self._with_values if of_state & {*(body.select or of_state)} else _shown
         return search_response(self._service.threads, body, self._filters(request, body), show)
@@ -223,7 +220,7 @@ class Threads:
             checkpoint=checkpoint,
             tenant=principal.tenant,
             by=principal.name,
-            # Keys that no state shows cannot be written either.
+            # Hidden keys cannot be written.
             public=True,
         )
         return _place(changed)
@@ -255,7 +252,7 @@ class Threads:
         self, request: Request, checkpoint: str | None, subgraphs: bool, namespace: str = ""
     ) -> dict[str, object]:
         info = self._info(request)
-        if not info.agent:  # it has no message yet
+        if not info.agent:  # no message yet
             config: RunnableConfig = {"configurable": {"thread_id": info.id}}
             return state_shown(StateSnapshot({}, (), config, None, None, None, (), ()))
         options: dict[str, Any] = {"namespace": namespace, "subgraphs": subgraphs}
@@ -268,7 +265,7 @@ class Threads:
         state = self._service.threads.state(info.id)
         interrupts = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
         shown = {**_shown(info), "values": state.values, "interrupts": interrupts}
-        # A thread that was only created has no state: then its own time stays.
+        # A new thread has no state, and keeps its own time.
         return {**shown, **({"state_updated_at": state.created_at} if state.created_at else {})}
 
 
@@ -282,7 +279,7 @@ def _shown(info: ThreadInfo) -> dict[str, object]:
         "created_at": created,
         "updated_at": updated,
         "state_updated_at": created,
-        # An assistant that a tenant has created is noted with the thread.
+        # The thread notes a tenant's assistant.
         "metadata": {**agent, **info.metadata},
         "status": _STATUS[info.status],
         "config": {},
@@ -308,7 +305,7 @@ def state_shown(state: StateSnapshot) -> dict[str, object]:
                 # Clients of LangGraph expect a text.
                 "error": None if task.error is None else str(task.error),
                 "interrupts": list(task.interrupts),
-                # Of an agent that is the node: the place of its state, or the state.
+                # Of an agent in the node: the place of the state, or the state.
                 "checkpoint": _place(task.state) if isinstance(task.state, dict) else None,
                 "state": state_shown(task.state) if isinstance(task.state, StateSnapshot) else None,
                 "result": task.result,
@@ -326,7 +323,7 @@ def state_shown(state: StateSnapshot) -> dict[str, object]:
 
 
 def _place(config: Any) -> dict[str, object]:
-    """Place of a state in the history of its thread."""
+    """Place of a state in the history of a thread."""
     names = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
     place = {name: config["configurable"].get(name) for name in names}
     known = {key: value for key, value in place.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Tool calls of a run, from the tasks of its stream."""
+"""Tool calls of a run, from the tasks of the stream."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class ToolStep:
     """Begin or end of a tool call.
 
     Args:
-        call: The call: its `id`, `name` and `args`.
-        result: What the tool has returned; None at the begin.
-        error: Why it has failed; None if it has not.
+        call: The call: `id`, `name` and `args`.
+        result: The result; None at the begin.
+        error: The error, if the call has failed.
     """
 
     call: Mapping[str, Any]
@@ -30,16 +30,16 @@ class ToolCalls:
     """Reads the parts of a stream in their order, and says which tool calls begin and end."""
 
     def __init__(self) -> None:
-        # Calls that models have made, by their ids.
+        # Calls of models, by their ids.
         self._calls: dict[str, Mapping[str, Any]] = {}
-        # Calls that run now, by the id of their task.
+        # Running calls, by the id of the task.
         self._running: dict[str, dict[str, Mapping[str, Any]]] = {}
 
     def steps(self, task: Mapping[str, Any]) -> Iterator[ToolStep]:
-        """The steps that a part of the mode "tasks" shows.
+        """The steps of a part of the mode "tasks".
 
         Args:
-            task: The data of the part: the begin of a task has an `input`, and its end a `result`.
+            task: The data of the part: the begin of a task has an `input`, and the end a `result`.
         """
         if "input" in task:
             # Agents send each call to the tools, or some of them together.
@@ -68,20 +68,20 @@ class ToolCalls:
                 id = message.tool_call_id
                 call = running.get(id)
                 if call is None:
-                    # Another graph than ours: its tasks do not say which calls they run.
+                    # Tasks of other libraries do not name their calls.
                     call = self._calls.get(id, {"id": id, "name": message.name or "", "args": {}})
                     yield ToolStep(call)
                 error = message.text if message.status == "error" else None
                 yield ToolStep(call, result=message, error=error)
 
     def fail(self, error: str) -> Iterator[ToolStep]:
-        """The end of the calls that still run when their run fails."""
+        """The end of running calls when the run fails."""
         running, self._running = self._running, {}
         for calls in running.values():
             yield from (ToolStep(call, error=error) for call in calls.values())
 
     def call_of(self, task: str) -> str | None:
-        """The id of the one call that a task runs, if it is one."""
+        """The id of the call of a task, if there is exactly one."""
         calls = [*self._running.get(task, ())]
         return calls[0] if len(calls) == 1 else None
 

@@ -1,4 +1,4 @@
-"""MCP: the agents of a service as tools, for applications that models work in."""
+"""MCP: the agents of a service as tools, for applications with models."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ def takes_forms(client: ClientCapabilities | None) -> bool:
     """Return True if a client shows forms to its user."""
     if client is None or client.elicitation is None:
         return False
-    # A client that names no mode shows forms: there was no other before 2025-11-25.
+    # Without a mode, a client shows forms: the only mode before 2025-11-25.
     return client.elicitation.form is not None or client.elicitation.url is None
 
 
 def forms_for(request: Request, waits: Iterable[Wait]) -> dict[str, InputRequest]:
-    """Forms for the waits that the user may decide about now, by their digests."""
+    """Forms for the waits that the user may decide about, by their digests."""
     name = request.state.principal.name
     return {
         wait.digest: to_form(wait)
@@ -60,7 +60,7 @@ def to_form(wait: Wait) -> ElicitRequest:
 
 
 def to_decision(wait: Wait, form: Mapping[str, object]) -> dict[str, object]:
-    """The decision that a filled form makes.
+    """The decision of a filled form.
 
     Raises:
         ArgumentError: The arguments of an edit are not JSON.
@@ -76,7 +76,7 @@ def to_decision(wait: Wait, form: Mapping[str, object]) -> dict[str, object]:
             raise ArgumentError(
                 "arguments", f"must be JSON: {error}.", f"Send {to_json(wait.args)}, for example."
             ) from error
-    # A form may send its other fields as well, which belong to other decisions.
+    # A form may also send fields of other decisions.
     elif kind in ("reject", "respond") and message:
         decision["message"] = message
     return decision

@@ -52,12 +52,12 @@ Context = ServerRequestContext[Any, Request]
 
 async def respond(service: Service, request: Request) -> Response:
     """`POST /mcp`."""
-    # Read here, where a body that is too long is answered with 413.
+    # Read here, where 413 answers a long body.
     return _McpResponse(_server(service), request, await read_json(request))
 
 
 class _McpResponse(Response):
-    """The response that the server of the SDK makes."""
+    """Response by the server of the SDK."""
 
     def __init__(self, server: Server[Any], request: Request, body: bytes) -> None:
         super().__init__()
@@ -65,9 +65,9 @@ class _McpResponse(Response):
         self._size = len(body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A manager for each request keeps no sessions, so that each process of a server can
-        # answer each request; one for all requests would need the lifespan of the application,
-        # which is not run where it is mounted in another one.
+        # A manager for each request keeps no sessions: each process of a server can
+        # answer each request. A common manager needs the lifespan of the application,
+        # which does not run in a mounted application.
         manager = StreamableHTTPSessionManager(
             self._server,
             stateless=True,
@@ -78,11 +78,11 @@ class _McpResponse(Response):
             await manager.handle_request(scope, self._receive, send)
 
     async def _receive(self) -> Message:
-        """The body that was read, and then what the client does."""
+        """The body, and then messages of the client."""
         if self._unread:
             return {"type": "http.request", "body": self._unread.pop(), "more_body": False}
         message = await self._request.receive()
-        # A server that shuts down cancels requests as well, and their runs go on elsewhere.
+        # A server that shuts down cancels requests, and their runs go on elsewhere.
         self._request.state.has_gone = message["type"] == "http.disconnect"
         return message
 
@@ -119,7 +119,7 @@ def _server(service: Service) -> Server[Any]:
 
 @dataclass
 class _Call:
-    """A call of a tool, and the run that answers it."""
+    """Call of a tool, and the run that answers."""
 
     service: Service
     agent: str
@@ -146,7 +146,7 @@ class _Call:
                     self.steps += 1
                     await self.context.session.report_progress(self.steps, message=text)
         except anyio.get_cancelled_exc_class():
-            # Since 2026-07-28, this is how clients end calls. One that only reads ends nothing.
+            # Since 2026-07-28, clients end calls so. Readers end nothing.
             is_modern = self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
             begins = params.request_state or (params.arguments or {}).get("message")
             if is_modern and begins and getattr(self.request.state, "has_gone", False):
@@ -161,7 +161,7 @@ class _Call:
         # A user who has not answered is not asked again.
         asks = asks and all(part.action == "accept" for part in answers.values())
         if asks and (forms := await run_in_threadpool(forms_for, self.request, outcome.reviews)):
-            # The state is not signed: what comes back is checked as any other request.
+            # The state is not signed: the answer is checked as any other request.
             return InputRequiredResult(input_requests=forms, request_state=run.id)
         return waiting_result(run, outcome.reviews, inbox_of(self.request))
 
@@ -192,7 +192,7 @@ class _Call:
         return exchange
 
     def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Exchange:
-        """Decide with the forms that the user has filled."""
+        """Decide with forms that the user has filled."""
         exchange = Exchange.about(self.service, self.request, self.agent, run_id, "mcp")
         # By digest, which names the call that the user has seen. What somebody else has decided
         # meanwhile is not here any more.

@@ -58,7 +58,7 @@ def agents_by_tool(service: Service) -> dict[str, str]:
     for agent in service.agents:
         # With room for a number within the 128.
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", agent)[:120]
-        # Two names of agents may differ only in what MCP does not take.
+        # Two names may differ only in characters that MCP does not take.
         number = 2
         unique = name
         while unique in tools:
@@ -90,7 +90,7 @@ def answer_of(run: Run, values: Mapping[str, Any]) -> CallToolResult:
 
 
 def waiting_result(run: Run, waits: Sequence[Wait], inbox: str) -> CallToolResult:
-    """The result of a run that waits for a person, who decides in the inbox."""
+    """The result of a run that waits for a person in the inbox."""
     text = (
         f"{waits_text(waits, inbox)}\n"
         f"Then call this tool again with thread {run.thread_id!r} and no message."
@@ -104,21 +104,21 @@ def waiting_result(run: Run, waits: Sequence[Wait], inbox: str) -> CallToolResul
 
 
 def error_result(text: str) -> CallToolResult:
-    """A result that says why the tool has failed, for the model that called it."""
+    """A result with the reason of the failure, for the model."""
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
 def progress_of(part: Mapping[str, Any]) -> Iterator[str]:
-    """What a part of a run's stream reports to a client as progress."""
+    """Reports of progress for a part of a run's stream."""
     if part["type"] == "waiting_for":
         yield part["data"]["text"]
-    # What agents inside the agent do is not shown.
+    # Agents inside the agent are silent.
     elif part["type"] == "messages" and not part["ns"]:
         message = part["data"][0]
         if isinstance(message, ToolMessage):
             yield f"{message.name} has a result."
         elif isinstance(message, AIMessage):
-            # Of the pieces of a call, the first has its name.
+            # The first piece of a call has the name.
             pieces = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
             for call in pieces or message.tool_calls:
                 if call["name"]:

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: what nearly every chat client speaks. A model is an agent."""
+"""OpenAI's chat completions: the protocol of nearly every chat client. A model is an agent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from agent_factory.serve.openai.requests import (
 )
 from agent_factory.service import RunCancelled, RunFailed, Service
 
-# In OpenAI's API a model has a time of its creation; an agent has none.
+# In OpenAI's API a model has a time of creation; an agent has none.
 _START_TIME = int(time.time())
 
 
@@ -60,7 +60,7 @@ def _model(name: str) -> dict[str, object]:
 
 
 def no_model(request: Request, name: str) -> Response:
-    """The answer to a request for an agent that is not there."""
+    """The response for an unknown agent."""
     text = f"There is no agent {name!r}."
     return error_response(request, 404, text, param="model", code="model_not_found")
 
@@ -82,9 +82,9 @@ async def complete_chat(service: Service, request: Request) -> Response:
     except HTTPException as error:
         cause = error.__cause__
         place = cause.errors()[0]["loc"] if isinstance(cause, ValidationError) else ()
-        # OpenAI answers 400 to a body that is not valid.
+        # OpenAI answers 400 to an invalid body.
         status = 400 if error.status_code == 422 else error.status_code
-        # A text begins with the field that it is about.
+        # A text begins with the field.
         field = error.detail.partition(":")[0].partition(" ")[0]
         param = ".".join(map(str, place)) or (field if field in ChatRequest.model_fields else None)
         return error_response(request, status, error.detail, param=param)
@@ -93,7 +93,7 @@ async def complete_chat(service: Service, request: Request) -> Response:
         try:
             answer = await chat.answer(request)
         except (RunFailed, RunCancelled) as error:
-            # Clients try again by themselves, and would pay for an answer that fails three times.
+            # Clients try again by themselves, and would pay three times.
             headers["x-should-retry"] = "false"
             return error_response(
                 request, 500, str(error), code=CODES[type(error)], headers=headers
@@ -106,7 +106,7 @@ async def complete_chat(service: Service, request: Request) -> Response:
     return EventSourceResponse(
         chat.chunks(body.stream_options or StreamOptions()),
         headers=headers,
-        # As OpenAI sends it. The default of sse-starlette is "\r\n", which not all clients take.
+        # As in OpenAI's API. Not all clients take "\r\n", the default of sse-starlette.
         sep="\n",
         client_close_handler_callable=stop,
     )

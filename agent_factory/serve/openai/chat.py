@@ -40,10 +40,10 @@ _CUT = {"length": "length", "max_tokens": "length", "MAX_TOKENS": "length"}
 _CUT |= {"content_filter": "content_filter", "refusal": "content_filter"}
 """Why a model has stopped early, in the words of providers."""
 
-_COMMENT = "comment"  # in place of a reason: a piece that is not part of the answer
+_COMMENT = "comment"  # in place of a reason: a remark
 
 _CALL = "call_"
-"""Beginning of the id of a call: the id of its wait follows, so that a result finds its thread."""
+"""Prefix of the id of a call: the id of the wait follows, so that a result finds its thread."""
 
 _TEMPORARY = "temporary_thread"
 """Key in the metadata of a run whose thread is deleted after the answer."""
@@ -51,19 +51,19 @@ _TEMPORARY = "temporary_thread"
 
 @dataclass
 class Chat:
-    """A request and its answer."""
+    """Request and answer."""
 
     exchange: Exchange
     inbox: str
     """The URL of the inbox."""
     settings: Mapping[str, object]
-    """What the client asks for, as `client_settings` makes it."""
+    """Settings of the client, see `client_settings`."""
     keeps: bool
     """Whether the thread stays after the answer."""
     new: int = 0
-    """The number of messages that were submitted."""
+    """Number of submitted messages."""
     remark: str = ""
-    """What the message has led to, if the thread waited."""
+    """Effect of the message on a thread that waits."""
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid4().hex}")
 
     @property
@@ -80,7 +80,7 @@ class Chat:
         messages: Sequence[BaseMessage],
         settings: Mapping[str, object],
     ) -> Chat:
-        """Submit what is new, or the results of calls that a thread waits for.
+        """Submit new messages, or results of calls.
 
         Raises:
             Refused: The messages cannot be taken.
@@ -89,7 +89,7 @@ class Chat:
         name, key = request.headers.get("x-thread-id"), request.headers.get("idempotency-key")
         thread = name
         if not thread:
-            # By the key, so that a request that is sent again finds the thread of the first.
+            # By the key: a repeated request finds the thread of the first.
             thread = _id_of(principal, body.model, key) if key else str(uuid4())
         results = _results_for(service, principal, last_results(messages))
         if results:
@@ -109,12 +109,12 @@ class Chat:
             return chat
         if not exchange.before.messages:
             check_calls(messages)
-        # With an idempotency key, a request that is sent again is the same run.
+        # With an idempotency key, a repeated request is the same run.
         chat._submit(body, new, _id_of(principal, key) if key else uuid4().hex)
         return chat
 
     def _answer_calls(self, results: Sequence[tuple[Wait, object]], new: object) -> None:
-        """Send the results of calls that the client has run."""
+        """Send results of calls of the client."""
         if new:
             text = "messages of a user must come after the answer to the results of tools."
             raise Refused("messages", text)
@@ -122,12 +122,12 @@ class Chat:
         if wait.agent != self.exchange.agent:
             raise Refused("model", f"model must be {wait.agent!r}, which waits for the results.")
         run = self.exchange.join(wait.run)
-        # Results come without the header: the run knows whether its thread is temporary.
+        # Results come without the header: the run notes a temporary thread.
         self.keeps = self.keeps or not run.info.metadata.get(_TEMPORARY)
         decisions: dict[str, dict[str, Any]] = {}
         for wait, result in results:
             known = (wait.decision or {}).get("message")
-            # The same result again decides nothing, whatever has come with it.
+            # The same result again decides nothing.
             if (known.get("content") if isinstance(known, Mapping) else known) != result:
                 decisions[wait.id] = {"type": "respond", "message": result}
         if decisions:
@@ -135,11 +135,11 @@ class Chat:
             self.exchange.decide(decisions, stream={"messages"})
 
     def _submit(self, body: ChatRequest, new: Sequence[BaseMessage], message_id: str) -> None:
-        """Submit new messages; if the thread waits, note what becomes of them."""
+        """Submit new messages; note their effect on a thread that waits."""
         exchange, service = self.exchange, self.exchange.service
         waits = exchange.before.waits
         reviews = reviews_of(waits)
-        # Clients send a message again, to see whether it goes on.
+        # Clients repeat a message to look for progress.
         is_held = bool(reviews) and "\n".join(message.text for message in new) in {
             message.text for message in service.threads.held(self.thread)
         }
@@ -149,10 +149,10 @@ class Chat:
             }
             user = {} if body.user is None else {"user": body.user}
             temporary = {} if self.keeps else {_TEMPORARY: True}
-            # The last message has this id, and may be a result that the client has run.
+            # The last message has this id, and may be a result of the client.
             choice = {**self.settings, CLIENT_TOOL_CHOICE_AT: message_id}
             options: dict[str, Any] = {
-                # A user who writes on does not wait for what the client has not done.
+                # A user who writes on does not wait for calls of the client.
                 "waiting": "interrupt" if waits and not reviews else None,
                 "stream": {"messages"},
                 "config": {"configurable": choice} if self.settings else None,
@@ -229,7 +229,7 @@ class Chat:
             return result.result()
         result.cancel()
         await self.stop()
-        # No status of HTTP says so; nginx logs this one.
+        # HTTP has no such status; nginx logs 499.
         raise HTTPException(499, "The client has gone.")
 
     # The answer piece by piece
@@ -240,7 +240,7 @@ class Chat:
 
         def chunk(delta: Mapping[str, object], reason: str | None = None) -> dict[str, str]:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-            # OpenAI gives the usage in a last chunk without choices, and null in those before.
+            # OpenAI gives the usage in a last chunk without choices, and null before.
             more = {"usage": None} if options.include_usage else {}
             return {"data": to_json({**head, "choices": [choice], **more})}
 
@@ -276,14 +276,14 @@ class Chat:
         yield {"data": "[DONE]"}
 
     async def _pieces(self) -> AsyncIterator[tuple[str, str]]:
-        """Pieces of the text, each with the reason why it would end there, and remarks."""
+        """Pieces of the text, each with the reason of an end there, and remarks."""
         exchange = self.exchange
         if not exchange.runs:
             yield f"{_waiting(exchange.before.waits, self.inbox)}\n{self.remark}".strip(), "stop"
             return
         if self.remark:
             yield f"{self.remark}\n\n", "stop"
-        # A structured answer is whole, or it is not one; what is said before it is not part of it.
+        # A structured answer is whole, and other texts are not part of the answer.
         is_whole = CLIENT_RESPONSE_FORMAT in self.settings
         message = None
         async for part in exchange.follow():
@@ -320,7 +320,7 @@ class Chat:
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": model}
 
     def _last_answer(self, values: Mapping[str, Any]) -> tuple[str, str]:
-        """The text of the last answer, and why it ends."""
+        """The text of the last answer, and the reason of its end."""
         answer = values.get("structured_response")
         if CLIENT_RESPONSE_FORMAT in self.settings and answer is not None:
             return json.dumps(answer, ensure_ascii=False), "stop"
@@ -341,11 +341,11 @@ class Chat:
     async def _delete(
         self, messages: Sequence[BaseMessage] = (), waits: Sequence[Wait] = ()
     ) -> None:
-        """Delete the thread that was made for one answer, unless its run goes on in it.
+        """Delete a temporary thread, unless its run goes on.
 
         Args:
             messages: The messages of the thread.
-            waits: What it waits for.
+            waits: The waits of the thread.
         """
         exchange = self.exchange
         if self.keeps or not exchange.runs:
@@ -359,10 +359,10 @@ class Chat:
         await run_in_threadpool(delete, self.thread)
 
     def _is_known(self, messages: Sequence[BaseMessage], waits: Sequence[Wait]) -> bool:
-        """Return True if the client has all of a thread that waits for it, and can send it again.
+        """Return True if the client has all of a thread that waits for it, and can send all again.
 
-        The run has had one answer of the model, whose calls are all the client's. A client that
-        wants the calls alone, as for a structured answer, leaves no thread behind.
+        The run has had one answer of the model, whose calls are all the client's. A client of
+        structured answers leaves no thread behind.
         """
         if self.exchange.before.messages or len(messages) != self.new + 1:
             return False
@@ -374,7 +374,7 @@ class Chat:
 def _results_for(
     service: Service, principal: Principal, results: Mapping[str, object]
 ) -> list[tuple[Wait, object]]:
-    """Results, each with the wait that it is for; without those that no thread waits for."""
+    """Results, each with its wait; without results that no thread waits for."""
     inbox, found = service.inbox(principal.tenant), []
     for id, result in results.items():
         try:
@@ -387,7 +387,7 @@ def _results_for(
 
 
 def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[str, object]]:
-    """The calls that the client has to run, in the order of the model."""
+    """The calls for the client, in the order of the model."""
     last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
     order = [call["id"] for call in last.tool_calls] if last is not None else []
     calls = [wait for wait in waits if is_client_call(wait)]
@@ -407,7 +407,7 @@ def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[
 
 
 def _waiting(waits: Sequence[Wait], inbox: str) -> str:
-    """Describe the reviews and questions of a thread; empty without one."""
+    """Describe the reviews and questions of a thread; empty without any."""
     # The calls of client tools are in the answer itself.
     return "" if all(map(is_client_call, waits)) else waits_text(waits, inbox)
 
@@ -419,7 +419,7 @@ async def _has_gone(request: Request) -> None:
 
 
 def _last_text(messages: Sequence[BaseMessage]) -> tuple[str, str]:
-    """The text of the last message of the model, and why it ends."""
+    """The text of the last message of the model, and the reason of its end."""
     last = next(
         (message for message in reversed(messages) if isinstance(message, AIMessage)), AIMessage("")
     )
@@ -433,6 +433,6 @@ def _reason(message: AIMessage) -> str:
 
 
 def _id_of(principal: Principal, *parts: str) -> str:
-    """An id that a principal's own parts lead to, and nobody else's."""
+    """An id from the parts of a principal, unknown to others."""
     name = json.dumps(["agent_factory", principal.tenant, principal.name, *parts])
     return str(uuid5(NAMESPACE_URL, name))

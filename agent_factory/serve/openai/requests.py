@@ -1,4 +1,4 @@
-"""Requests for a completion: what they ask for, and the messages that they bring."""
+"""Requests for a completion: settings and messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OF_THE_MODEL = {
     "top_p",
     "verbosity",
 }
-"""Settings that chat clients send with each request; the agent has its own, which hold."""
+"""Settings of chat clients that the agent's own settings override."""
 
 _WITHOUT_EFFECT: dict[str, tuple[object, ...]] = {
     "audio": (),
@@ -49,7 +49,7 @@ _WITHOUT_EFFECT: dict[str, tuple[object, ...]] = {
     "top_logprobs": (0,),
     "web_search_options": (),
 }
-"""Other fields of OpenAI's API, and the values of them that ask for nothing."""
+"""Other fields of OpenAI's API, with values that ask for nothing."""
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -80,7 +80,7 @@ class ChatRequest(BaseModel):
 
 
 class Refused(Exception):
-    """A request that is not supported."""
+    """Unsupported request."""
 
     def __init__(self, param: str, text: str, code: str = "unsupported") -> None:
         super().__init__(text)
@@ -88,10 +88,10 @@ class Refused(Exception):
 
 
 def check_fields(body: ChatRequest) -> None:
-    """Check that a request asks for nothing that an agent does not do.
+    """Check a request for unsupported fields.
 
     Raises:
-        Refused: It does.
+        Refused: The request has an unsupported field.
     """
     for name, value in (body.model_extra or {}).items():
         if name in _OF_THE_MODEL or value is None or value in _WITHOUT_EFFECT.get(name, ()):
@@ -104,10 +104,10 @@ def check_fields(body: ChatRequest) -> None:
 
 
 def tools_of(body: ChatRequest) -> list[dict[str, object]]:
-    """The tools of a request that the model may call, with `name`, `description`, `parameters`.
+    """The tools for the model, with `name`, `description`, `parameters`.
 
     Raises:
-        Refused: There is one that is not a function.
+        Refused: A tool is not a function.
     """
     tools = []
     for tool in body.tools or ():
@@ -123,7 +123,7 @@ def tools_of(body: ChatRequest) -> list[dict[str, object]]:
 
 
 def choice_of(body: ChatRequest) -> str | None:
-    """The tool that the model has to call, or "required"; None leaves it to the model.
+    """The tool that the model has to call, or "required"; None lets the model choose.
 
     Raises:
         Refused: The choice has another form, or there are no tools.
@@ -148,7 +148,7 @@ def format_of(body: ChatRequest) -> Mapping[str, object] | None:
     """The JSON schema of the answer; None for a text.
 
     Raises:
-        Refused: The format is not one of OpenAI's.
+        Refused: The format is not of OpenAI's API.
     """
     kind = (body.response_format or {"type": "text"}).get("type")
     if kind == "text":
@@ -165,7 +165,7 @@ def messages_of(body: ChatRequest) -> list[BaseMessage]:
     """The messages of a request.
 
     Raises:
-        Refused: There is one of another form.
+        Refused: A message has another form.
     """
     plain = []
     for message in body.messages:
@@ -187,7 +187,7 @@ def messages_of(body: ChatRequest) -> list[BaseMessage]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         text = "messages must have a text or a list of parts as their content, and valid calls."
         raise Refused("messages", text) from error
-    # A name in the history is that of the tool, which a client need not repeat.
+    # A client need not repeat the name of the tool.
     names: dict[str | None, str] = {}
     for item in messages:
         if isinstance(item, AIMessage):
@@ -201,10 +201,10 @@ def check_calls(messages: Sequence[BaseMessage]) -> None:
     """Check that each call of a history has a result, and each result a call, as OpenAI does.
 
     Raises:
-        Refused: One is missing.
+        Refused: A call or a result is missing.
     """
     unanswered: list[str] = []
-    # With one more, before which the calls of the last message are found without a result.
+    # One more message, to check the calls of the last.
     for message in (*messages, HumanMessage("")):
         if isinstance(message, ToolMessage):
             if message.tool_call_id not in unanswered:
@@ -234,11 +234,11 @@ def last_results(messages: Sequence[BaseMessage]) -> dict[str, object]:
 def new_messages(
     messages: Sequence[BaseMessage], thread_messages: Sequence[BaseMessage]
 ) -> list[BaseMessage]:
-    """The messages of a request that its thread does not have yet.
+    """The messages of a request that its thread lacks.
 
-    Chat clients send the whole conversation, without ids. New is what follows the last answer in
-    it, except messages that the thread has, and has not answered: they are sent again. Results of
-    tools are never new to a thread that has messages: see `last_results`.
+    Chat clients send the whole conversation, without ids. New are messages after the last answer,
+    except messages that the thread has not answered yet: clients repeat them. Results of tools are
+    never new to a thread with messages: see `last_results`.
 
     >>> hi, hello, more = HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("More")
     >>> [message.text for message in new_messages([hi, hello, more], [hi, hello])]
@@ -251,7 +251,7 @@ def new_messages(
     last = max(
         (at for at, message in enumerate(messages) if isinstance(message, AIMessage)), default=-1
     )
-    # Clients send their system prompt each time, and the thread needs it once.
+    # Clients repeat their system prompt.
     prompts = {message.text for message in thread_messages if isinstance(message, SystemMessage)}
     new = [
         message
@@ -264,7 +264,7 @@ def new_messages(
         if isinstance(message, AIMessage) and not message.tool_calls:
             break
         if isinstance(message, HumanMessage):
-            # Back to the last answer: what was said before it is answered.
+            # Back to the last answer.
             open_texts.insert(0, message.text)
     for text in open_texts:
         if not new or new[0].text != text:

@@ -71,5 +71,5 @@ def routes(service: Service) -> list[Route]:
 
 
 def open_routes() -> list[Route]:
-    """The routes of what all pages need, which shows nothing of anybody."""
+    """Routes for everybody, without content of tenants."""
     return [static_files()]

@@ -1,4 +1,4 @@
-"""Attachments: files that people send with a message, and how a page shows them."""
+"""Attachments: files of messages, in forms and on pages."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a message as a page shows it.
+    """File of a message, on a page.
 
     Args:
-        name: Its name, or what it is.
+        name: The name, or the type.
         source: An image as a `data:` address; "" for other files. An image at another address is
             not loaded.
-        text: The text of a file of text.
+        text: The text of a text file.
     """
 
     name: str
@@ -72,7 +72,7 @@ class File:
         )
         name = next((str(name) for name in names if name), media_type or kind)
         data = block.get("base64")
-        # SVG is not among them: it can have scripts, although browsers run none in an `img`.
+        # Without SVG, which can have scripts, although browsers run none in an `img`.
         is_shown = media_type in TYPES["image"] and isinstance(data, str)
         if kind == "image" and is_shown and _BASE64.fullmatch(str(data)):
             return cls(name, source=f"data:{media_type};base64,{data}")
@@ -80,20 +80,20 @@ class File:
 
 
 def accepted_types(kinds: Collection[str]) -> list[str]:
-    """The media types that people may attach."""
+    """The media types of kinds of attachments."""
     return [media_type for kind, types in TYPES.items() if kind in kinds for media_type in types]
 
 
 def message_of(form: FormData, text: str, kinds: Collection[str]) -> str | HumanMessage:
-    """The message of a form: its text, and the files that are attached to it.
+    """The message of a form: text and attached files.
 
     Args:
         form: The form, with a `data:` address for each file and its name.
         text: The text.
-        kinds: The kinds of files that the agent takes.
+        kinds: The kinds of files for the agent.
 
     Raises:
-        HTTPException: 422 if a file is not of such a kind. 413 if they are too large.
+        HTTPException: 422 if a file is of another kind. 413 if the files are too large.
     """
     files = [str(file) for file in form.getlist("file")]
     if not files:
@@ -126,7 +126,7 @@ def _block(name: str, file: str, kinds: Collection[str]) -> tuple[Mapping[str, o
         content = b64decode(data, validate=True)
     except (Base64Error, ValueError) as error:
         raise HTTPException(422, f"{name}: is not valid base64: {error}.") from error
-    # A browser says what a file is by its name alone.
+    # Browsers derive the type from the name alone.
     if not content.startswith(_SIGNATURES.get(media_type, b"")):
         raise HTTPException(422, f"{name}: is not {media_type}, although it is sent as that.")
     if media_type in TYPES["image"]:

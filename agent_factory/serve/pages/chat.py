@@ -1,4 +1,4 @@
-"""Chat: what a page offers at the messages of a thread: their versions, and branches from them."""
+"""Chat: versions of the messages of a thread, and forks from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_factory.service import Service, ThreadInfo
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """What a page offers at the messages of a thread.
+    """Controls of a page at the messages of a thread.
 
     Args:
         versions: The versions of messages, by their ids.
@@ -22,10 +22,10 @@ class Chat:
         is_other: Whether the page shows the end of another branch.
         can_fork: Whether a message can begin a branch now.
         withdraws: Whether a branch withdraws a question.
-        answer: The id of the last answer; "" if there is none.
-        question: The id of the message that it answers.
-        calls: The calls that have a result, by the id of the message of the user before them.
-        earlier: Of those, the ones before the last answer.
+        answer: The id of the last answer; "" without one.
+        question: The id of the message before the answer.
+        calls: The calls with a result, by the id of the message of the user before them.
+        earlier: The calls before the last answer.
     """
 
     versions: Mapping[str, Version]
@@ -46,19 +46,19 @@ def chat_of(
     entries: Sequence[Entry],
     at: str | None,
 ) -> Chat:
-    """What a page offers at the messages of a thread.
+    """The controls at the messages of a thread.
 
     Args:
         service: The service.
         info: The thread.
-        messages: The messages that are shown.
+        messages: The messages on the page.
         entries: The same, as the page shows them.
-        at: The checkpoint that is shown; None for the newest.
+        at: The checkpoint on the page; None for the newest.
     """
     is_waiting, is_known = info.status == "waiting", info.agent in service.agents
     branches = ThreadHistory(service, info).branches() if is_known else []
     ends = [branch.end for branch in branches]
-    # A turn is over when the user writes: what comes before it answers something else.
+    # A message of the user begins another turn.
     answer = question = ""
     for message in messages:
         if isinstance(message, HumanMessage):
@@ -72,7 +72,7 @@ def chat_of(
         if entry.kind == "human":
             calls[entry.id] = []
             earlier = []
-        # A call comes after each message of the user before it.
+        # Each message of the user counts the calls after it.
         for later in calls.values():
             later += finished
         if entry.id != answer:

@@ -1,4 +1,4 @@
-"""Comparison: what is different between two states of a thread."""
+"""Comparison: differences between two states of a thread."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ LONGEST = 20_000
 """Characters of two texts up to which their words are compared."""
 
 Part = tuple[str, str]
-"""A part of a text: "" if both have it, "del" or "ins", and the part."""
+"""Part of a text: "" of both texts, "del" or "ins", and the part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A message or a value of the state that is different.
+    """Different message or value of the state.
 
     Args:
         kind: "added", "removed" or "changed".
-        name: What it is, such as "User" or the name of a key.
-        parts: What both texts have, and what only one has.
+        name: The author, such as "User", or the key.
+        parts: Common and different parts.
     """
 
     kind: str
@@ -38,12 +38,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is different between two states.
+    """Differences between two states.
 
     Args:
         messages: Messages that were added, removed or changed, in the order of the conversation.
         values: Values of the state that are different.
-        same: How many messages both have.
+        same: Number of equal messages.
     """
 
     messages: tuple[Difference, ...]
@@ -52,7 +52,7 @@ class Comparison:
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], agent: str) -> Comparison:
-    """Compare two states.
+    """Compare the values of two states.
 
     >>> from langchain_core.messages import HumanMessage
     >>> before = {"messages": [HumanMessage("Hi", id="1")], "tone": "calm"}
@@ -61,15 +61,10 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], agent: str) -> 
     (Difference(kind='changed', name='User', parts=(('', 'Hi'), ('ins', ' there'))),)
     >>> [part for difference in compare(before, after, "desk").values for part in difference.parts]
     [('', '"'), ('del', 'calm'), ('ins', 'brief'), ('', '"')]
-
-    Args:
-        before: The values of one state.
-        after: The values of the other.
-        agent: The name of the agent.
     """
     old, new = (by_id(values.get("messages") or ()) for values in (before, after))
     differences: list[Difference] = []
-    # Messages that are gone come first: the others keep their places in the conversation.
+    # Messages that are gone come first; the rest keeps its order.
     for key, message in {**old, **new}.items():
         name = name_of(message, agent)
         if key not in new:
@@ -92,7 +87,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], agent: str) -> 
 
 
 def name_of(message: BaseMessage, agent: str) -> str:
-    """What a message is, as a person calls it."""
+    """The author of a message, as a person says."""
     if isinstance(message, HumanMessage):
         return str(message.additional_kwargs.get("lc_source") or "User")
     if isinstance(message, ToolMessage):
@@ -101,7 +96,7 @@ def name_of(message: BaseMessage, agent: str) -> str:
 
 
 def text_of(message: BaseMessage) -> str:
-    """A message as text: what it says, and a line for each call."""
+    """A message as text, with a line for each call."""
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     lines = (f"calls {call['name']}: {in_one_line(call['args'])}" for call in calls)
     return "\n".join(filter(None, [message.text, *lines])) or "(empty)"
@@ -113,11 +108,11 @@ def parts_of(before: str, after: str) -> Iterator[Part]:
     >>> list(parts_of("pay 40 euros", "pay 10 euros"))
     [('', 'pay '), ('del', '40'), ('ins', '10'), ('', ' euros')]
     """
-    # The time that it takes grows with the square of the length.
+    # The time grows with the square of the length.
     if len(before) + len(after) > LONGEST:
         yield from (("del", before), ("ins", after))
         return
-    # Words and what is between them, so that the parts together are the texts.
+    # With the space between words: the parts together are the texts.
     old, new = (re.findall(r"\w+|\s+|[^\w\s]", text) for text in (before, after))
     for kind, start, end, new_start, new_end in SequenceMatcher(
         None, old, new, autojunk=False

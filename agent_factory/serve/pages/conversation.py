@@ -21,29 +21,29 @@ from agent_factory.serve.pages.attachments import File
 from agent_factory.serve.pages.rendering import pretty
 
 LONGEST = 4000
-"""Characters of a tool's result that are shown at first."""
+"""Characters of a tool's result at first sight."""
 
 RECENT_MESSAGES = 100
-"""Messages that are shown at first."""
+"""Messages at first sight."""
 
 _FILES = ("image", "audio", "video", "file", "text-plain")
 
 
 @dataclass(slots=True)
 class Result:
-    """Result of a tool, as a page shows it."""
+    """Result of a tool, on a page."""
 
     text: str
     is_error: bool
 
     @property
     def rest(self) -> int:
-        """Characters that are not shown at first."""
+        """Number of hidden characters."""
         return max(0, len(self.text) - LONGEST)
 
     @property
     def start(self) -> str:
-        """Text that is shown at first."""
+        """Text at first sight."""
         return self.text[:LONGEST]
 
     @classmethod
@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(slots=True)
 class Call:
-    """A tool call, with its result once there is one, and who decided what about it."""
+    """Tool call, with its result and its verdicts."""
 
     id: str
     name: str
@@ -69,13 +69,13 @@ class Call:
 
     @property
     def short(self) -> str:
-        """Its arguments in one line."""
+        """The arguments in one line."""
         return in_one_line(self.args)
 
 
 @dataclass(slots=True)
 class Entry:
-    """A message as a page shows it."""
+    """Message on a page."""
 
     id: str
     kind: Literal["human", "ai", "system", "other"]
@@ -100,11 +100,11 @@ def shortened(value: object) -> str:
 def entries_of(
     messages: Sequence[BaseMessage], verdicts: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> list[Entry]:
-    """Messages as a page shows them: results and verdicts are at their calls.
+    """Messages of a page: results and verdicts are at their calls.
 
     Args:
         messages: The messages.
-        verdicts: Who decided what about calls, in words, by the ids of the calls.
+        verdicts: Decisions about calls, in words, by the ids of the calls.
     """
     entries: list[Entry] = []
     calls: dict[str, Call] = {}
@@ -124,7 +124,7 @@ def entries_of(
 
 
 def entry_of(message: BaseMessage, number: int = 0) -> Entry:
-    """One message as a page shows it."""
+    """One message of a page."""
     # Set where a middleware has written the message, such as a summary.
     source = message.additional_kwargs.get("lc_source")
     entry = Entry(message.id or f"message-{number}", "other", message.text)

@@ -1,4 +1,4 @@
-"""Developer: the state of a thread, which can be edited, and breakpoints for its next run."""
+"""Developer: the state of a thread, to be edited, and breakpoints for the next run."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from agent_factory.service import ThreadInfo
 from agent_factory.types import Graph
 
 LONGEST = 20_000
-"""Characters of a value that is shown; a longer one is cut, and cannot be edited."""
+"""Most characters of a value on the page; a longer value is cut, and cannot be edited."""
 
 _PREFIX = "state."
 
 
 @dataclass(slots=True)
 class StateKey:
-    """A key of a state as a page shows it.
+    """Key of a state, on a page.
 
     Args:
         name: The key.
-        text: Its value as JSON, at most `LONGEST` characters of it; "" if it has none.
-        length: The characters of the whole.
-        before: The text that the state has; `text` is another one if somebody has edited it.
-        error: What is wrong with what was entered.
+        text: The value as JSON, at most `LONGEST` characters; "" without a value.
+        length: The number of all characters.
+        before: The text of the state; `text` differs after an edit.
+        error: The fault of the text.
     """
 
     name: str
@@ -59,10 +59,10 @@ class DeveloperPages(Pages):
         return self._page(request)
 
     def write(self, request: Request) -> Response:
-        """`POST /studio/threads/{thread}/state`: write the keys that were edited."""
+        """`POST /studio/threads/{thread}/state`: write the edited keys."""
         form, info = request.state.form, self._thread(request)
         state, agent = self._service.threads.state(info.id), self._service.agents[info.agent]
-        # Somebody else, or a run, may have written to it since the page was shown.
+        # Somebody else, or a run, may have written meanwhile.
         if form.get("checkpoint") != id_of(state):
             text = "The state has changed since it was shown. Look at it, and edit it again."
             return self._page(request, problem=text)
@@ -113,10 +113,10 @@ class DeveloperPages(Pages):
 
 
 def schema_of(agent: Graph) -> Mapping[str, Any]:
-    """The JSON schema of the public state of an agent; one that allows all if it has none."""
+    """The JSON schema of the public state of an agent; without one, a schema for any state."""
     try:
         schema: Mapping[str, Any] = agent.get_output_jsonschema()
-    # A key may have a type that Pydantic cannot describe; which error it raises depends on it.
+    # Pydantic raises different errors for types without a schema.
     except Exception:
         return {}
     return schema
@@ -137,12 +137,12 @@ def keys_of(agent: Graph, values: Mapping[str, object]) -> list[StateKey]:
 def read_state(
     schema: Mapping[str, Any], keys: list[StateKey], form: Mapping[str, object]
 ) -> dict[str, object]:
-    """The values that were edited. What is wrong with one is noted at its key.
+    """The edited values. Faults are noted at their keys.
 
     Args:
         schema: The JSON schema of the state.
         keys: The keys.
-        form: What was entered.
+        form: The form.
     """
     values: dict[str, object] = {}
     for key in keys:

@@ -1,4 +1,4 @@
-"""Failure: where a run has failed, why, and what helps, in words for people."""
+"""Failure: place, reason and remedy of a failed run, in words for people."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HINTS: dict[str, tuple[str, str]] = {
 
 _KINDS = {"model": "a call of the model", "tool": "a call of the tool", "hook": "the hook"}
 
-# Some errors are stored without their type, and those of this library with their code.
+# Some errors are stored without a type, and errors of this library with a code.
 _TEXT = re.compile(
     r"(?:(?P<type>[A-Za-z_]\w*)(?:: |$))?(?:\[(?P<code>AF\d+)\] )?(?P<text>.*)", re.S
 )
@@ -50,15 +50,15 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a run, as its page shows it.
+    """Failure of a run, on its page.
 
     Args:
-        where: The step that has failed.
-        sentence: What has happened, in words; "" if only the error says so.
+        where: The failed step.
+        sentence: The event, in words; "" if only the error says so.
         type: The type of the exception, or "".
         code: The code of an error of this library, or "".
-        text: What the exception says.
-        hint: What helps, or "".
+        text: The text of the exception.
+        hint: The remedy, or "".
     """
 
     where: str
@@ -73,9 +73,9 @@ def failure_of(error: str, steps: Sequence[Step], nodes: Sequence[str]) -> Failu
     """The failure of a run.
 
     Args:
-        error: The error, as the run has it.
+        error: The error of the run.
         steps: The steps of the run.
-        nodes: The nodes of the agent that have failed, if they are known.
+        nodes: The failed nodes of the agent, if known.
 
     >>> failure_of("ConnectionError: no line", [], ["tools"]).where
     'the step tools'
@@ -86,7 +86,7 @@ def failure_of(error: str, steps: Sequence[Step], nodes: Sequence[str]) -> Failu
     sentence, hint = next(
         (words for pattern, words in _HINTS.items() if re.search(pattern, kind)), ("", "")
     )
-    # Another step may have failed before, and the run has recovered from it.
+    # The run has recovered from earlier failures.
     last = next((step for step in reversed(steps) if step.error), None)
     # A long text is cut in the step, and whole in the run.
     if last is not None and error.startswith(last.error.rstrip("…")):

@@ -1,4 +1,4 @@
-"""Forms: the arguments of a tool as fields, made from its schema, and back."""
+"""Forms: the arguments of a tool as fields, by the schema, and fields as arguments."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _PREFIX = "arg."
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a form.
+    """Field of a form.
 
     Args:
         name: The argument.
-        kind: How it is edited.
-        value: What is in the field now.
-        description: What the argument means.
-        required: Whether it must be there.
+        kind: The kind of input.
+        value: The present text.
+        description: The meaning of the argument.
+        required: Whether the argument is required.
         choices: The values of a choice, as JSON.
-        error: What is wrong with what was entered.
-        before: What the field has if nobody changes it.
+        error: The fault of the text.
+        before: The original text.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Field:
 
 
 class FormError(Exception):
-    """Something that was entered is not what the schema says.
+    """Arguments of a form do not fit the schema.
 
     Args:
         fields: The fields, with their errors.
-        args_read: The arguments, as far as they could be read; texts where they could not.
+        args_read: The readable arguments; texts in place of others.
     """
 
     def __init__(self, fields: list[Field], args_read: Mapping[str, object]) -> None:
@@ -58,7 +58,7 @@ class FormError(Exception):
 
 
 def fields_of(schema: Mapping[str, Any] | None, args: Mapping[str, object]) -> list[Field]:
-    """The fields for the arguments of a call; without a schema, by the values it has."""
+    """The fields for the arguments of a call; without a schema, by the values."""
     properties = (schema or {}).get("properties") or {}
     names = [*properties, *(name for name in args if name not in properties)]
     return [_field(name, schema or {}, args.get(name, _MISSING)) for name in names]
@@ -72,21 +72,21 @@ def has_args(form: Mapping[str, object]) -> bool:
 def read_args(
     schema: Mapping[str, object] | None, args: Mapping[str, object], form: Mapping[str, object]
 ) -> dict[str, object]:
-    """The arguments that a form was filled in with. A field that nobody changed keeps its argument.
+    """The arguments of a form. A field that nobody changed keeps its argument.
 
     Args:
         schema: The JSON schema of the arguments.
         args: The arguments of the call.
-        form: What was entered.
+        form: The form.
 
     Raises:
-        FormError: Something is not what the schema says.
+        FormError: An argument does not fit the schema.
     """
     fields, values = fields_of(schema, args), {}
     form_fields = []
     for field in fields:
         text = str(form.get(field.input, ""))
-        # The text of an argument is not the argument: a browser changes the ends of its lines.
+        # Browsers change the ends of lines: an unchanged text keeps the argument.
         if field.name in args and _lines(text) == _lines(field.before):
             values[field.name] = args[field.name]
             form_fields.append(field)
@@ -113,13 +113,13 @@ def read_args(
         form_fields = [replace(field, error=errors.get(field.name, "")) for field in form_fields]
     if any(field.error for field in form_fields):
         raise FormError(form_fields, values)
-    # A field that no argument has, which no page sends, is refused with the decision.
+    # Unknown fields, which no page sends, are refused with the decision.
     names = {field.input for field in fields}
     others = (name for name in form if name.startswith(_PREFIX) and name not in names)
     return values | {name.removeprefix(_PREFIX): form[name] for name in others}
 
 
-# None is a value that an argument may have.
+# None may be the value of an argument.
 _MISSING = object()
 
 
@@ -160,7 +160,7 @@ def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str
     """A part of a schema without references, and without the variant of null."""
     name = str(part.get("$ref", "")).rpartition("/")[2]
     if name and name in (schema.get("$defs") or {}):
-        # What stands next to a reference, such as a description, is about this argument.
+        # Parts next to a reference, such as a description, are about this argument.
         part = {**schema["$defs"][name], **part}
     # Pydantic writes `X | None` as a union with null.
     variants = [variant for variant in part.get("anyOf", ()) if variant.get("type") != "null"]
@@ -171,12 +171,12 @@ def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str
 
 
 def _lines(text: str) -> str:
-    """A text with the ends of lines that Python has."""
+    """A text with the ends of lines of Python."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _value(field: Field) -> object:
-    """Read the value of a field; _MISSING if it is empty."""
+    """Read the value of a field; _MISSING without a text."""
     text = field.value
     if field.kind in ("text", "lines"):
         return _lines(text) if text or field.required else _MISSING
@@ -192,7 +192,7 @@ def _value(field: Field) -> object:
             number = float(text)
         except ValueError:
             raise ValueError(f"Enter a number, not {text!r}.") from None
-        # A whole number stays one, as the model wrote it: 5 is not 5.0 to a tool.
+        # A whole number stays whole: 5 is not 5.0 to a tool.
         return int(number) if number.is_integer() and "." not in text else number
     try:
         return json.loads(text)

@@ -32,14 +32,14 @@ AT_WORK = ("queued", "running")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A checkpoint, as developers know it.
+    """Checkpoint, as developers know it.
 
     Args:
-        id: Its id.
-        number: The number of the step that has written it.
+        id: The id.
+        number: The number of the step.
         source: "input", "loop", "update" or "fork", as LangGraph's metadata have it.
         next: The nodes that run next.
-        messages: How many messages the state has.
+        messages: Number of messages in the state.
     """
 
     id: str
@@ -58,20 +58,20 @@ class Step:
 
 @dataclass(slots=True)
 class Moment:
-    """A row of a history: a checkpoint, a decision, or a message that waits for its turn.
+    """Row of a history: a checkpoint, a decision, or a message in the queue.
 
     Args:
-        at: When, in seconds since 1970.
+        at: The time, in seconds since 1970.
         lines: What happened.
-        checkpoint: The id of the checkpoint; "" if the row is about something else.
-        before: The id of the checkpoint that it comes from, if there is one.
-        wait: The id of the wait that it is about, if it is about one.
-        is_open: Whether nobody has decided that wait.
-        note: What a message waits for, if it does.
-        steps: The checkpoint, and later ones at which nothing happened that people care about.
-        branches: How many branches go on from here.
-        rails: What each column of the branches shows, as classes of a style.
-        is_on_path: Whether it led to where the thread is now.
+        checkpoint: The id of the checkpoint; "" of another row.
+        before: The id of the checkpoint before, if there is one.
+        wait: The id of the wait, of a decision.
+        is_open: Whether nobody has decided the wait.
+        note: The state of a message in the queue.
+        steps: The checkpoint, and later ones at which nothing happened for people.
+        branches: Number of branches that go on from here.
+        rails: Classes of the style of each column.
+        is_on_path: Whether the thread came this way.
     """
 
     at: float
@@ -97,14 +97,14 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message, or a fork, that no run has read.
+    """Message or fork that no run has read.
 
     Args:
-        run: The id of its run.
-        text: What it says; "" for a fork without a message.
-        checkpoint: The id of the checkpoint at which it begins, if it is a fork.
-        created_at: When it was sent, in seconds since 1970.
-        note: What it waits for.
+        run: The id of the run.
+        text: The text; "" for a fork without a message.
+        checkpoint: The id of the checkpoint where a fork begins.
+        created_at: The time, in seconds since 1970.
+        note: What the message waits for.
     """
 
     run: str
@@ -116,13 +116,13 @@ class QueuedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of a message, among those that other branches have in its place.
+    """Version of a message, among the versions of other branches.
 
     Args:
-        number: Its number, from 1.
-        count: How many there are.
-        previous: The end of the branch with the one before it; "" if there is none.
-        next: The end of the branch with the one after it; "" if there is none.
+        number: The number, from 1.
+        count: The number of versions.
+        previous: The end of the branch with the version before; "" of the first.
+        next: The end of the branch with the version after; "" of the last.
     """
 
     number: int
@@ -133,11 +133,11 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch of a thread.
+    """Branch of a thread.
 
     Args:
-        checkpoints: The ids of its checkpoints, its end first.
-        messages: The ids of its messages, the oldest first.
+        checkpoints: The ids of the checkpoints, the end first.
+        messages: The ids of the messages, the oldest first.
     """
 
     checkpoints: Sequence[str]
@@ -145,16 +145,16 @@ class Branch:
 
     @property
     def end(self) -> str:
-        """The id of its last checkpoint."""
+        """The id of the last checkpoint."""
         return self.checkpoints[0]
 
 
 class ThreadHistory:
-    """The states of a thread: a tree of checkpoints, in which each fork begins a branch.
+    """States of a thread: a tree of checkpoints, in which each fork begins a branch.
 
     Args:
         service: The service.
-        thread: The thread, whose tenant was checked.
+        thread: The thread, of a tenant that was checked.
     """
 
     def __init__(self, service: Service, thread: ThreadInfo) -> None:
@@ -167,16 +167,16 @@ class ThreadHistory:
             NotFound: The thread does not have the checkpoint.
         """
         state = self._service.threads.state(self._thread.id, checkpoint=checkpoint)
-        # LangGraph returns an empty state for a checkpoint that does not exist.
+        # LangGraph returns an empty state for an unknown checkpoint.
         if checkpoint is not None and state.created_at is None:
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
         return state
 
     def path(self, at: str | None) -> Iterator[StateSnapshot]:
-        """The states of a branch, from its end back to its beginning.
+        """The states of a branch, from the end back to the beginning.
 
         Args:
-            at: The id of the checkpoint at the end of the branch; None takes the newest.
+            at: The id of the checkpoint at the end; None takes the newest.
         """
         state = self._service.threads.state(self._thread.id, checkpoint=at)
         yield state
@@ -190,7 +190,7 @@ class ThreadHistory:
                 yield state
 
     def branches(self) -> list[Branch]:
-        """The branches, the newest first; none if there is only one."""
+        """The branches, the newest first; none of a thread without forks."""
         branches = self._service.threads.branches(self._thread.id, limit=MOST_BRANCHES)
         if len(branches) < 2:
             return []
@@ -206,8 +206,8 @@ class ThreadHistory:
         Args:
             message: The id of the message.
             at: The checkpoint at the end of the branch; None takes the newest.
-            keeps: Whether the message stays: then it is the first checkpoint with it, else the one
-                before, which takes another input in its place.
+            keeps: Whether the message stays: True takes the first checkpoint with the message, and
+                False the checkpoint before, which takes another input.
 
         Raises:
             HTTPException: 404 if the branch has no such message, or begins with it.
@@ -231,7 +231,7 @@ class ThreadHistory:
         """Messages and forks that no run has read, in their order.
 
         Args:
-            newest: The newest state, if there is one: what is in it has been read.
+            newest: The newest state, whose message has been read.
         """
         thread = self._thread
         if thread.status == "waiting":
@@ -242,7 +242,7 @@ class ThreadHistory:
         runs = self._service.threads.runs(thread.id, status=[*AT_WORK], limit=MOST_QUEUED)
         for run in runs:
             facts, checkpoint = run.info, fork_of(run)
-            # A message that a run works on is in the state, or is there with its first step.
+            # A run under way writes its message with its first step.
             has_begun = facts.status == "running" and checkpoint is None
             if facts.reader is not None or has_begun or has_written(run.id, newest):
                 continue
@@ -258,18 +258,18 @@ class ThreadHistory:
     def part(
         self, wording: Wording, before: str | None, columns: Sequence[str]
     ) -> tuple[list[Moment], list[str], str | None]:
-        """A part of the history, the newest first; its columns, and the checkpoint where it ends.
+        """A part of the history, the newest first; the columns and the checkpoint at its end.
 
         Args:
-            wording: The words for what has happened.
-            before: The checkpoint at which the part before this one, which is newer, has ended.
-            columns: The columns with which that part has ended.
+            wording: The words.
+            before: The checkpoint at the end of the newer part; None begins with now.
+            columns: The columns at the end of the newer part.
         """
-        # One more than is shown: the state before the last one that is.
+        # With the state before the last row.
         read = self._service.threads.history(self._thread.id, before=before, limit=PAGE + 1)
         loaded = {id_of(state): state for state in read}
         states, has_more = [*loaded.values()][:PAGE], len(loaded) > PAGE
-        # A branch can come from a state that is further back.
+        # A branch can begin further back.
         missing = {parent_of(state) for state in states} - loaded.keys() - {None}
         loaded |= {id: self.state(id) for id in missing if id is not None}
         waits = self._service.inbox(self._thread.tenant).find(threads=[self._thread.id])
@@ -279,12 +279,12 @@ class ThreadHistory:
 
 
 def id_of(state: StateSnapshot) -> str:
-    """The id of the checkpoint of a state; "" of a thread that has none."""
+    """The id of the checkpoint of a state; "" of a thread without one."""
     return str(state.config["configurable"].get("checkpoint_id", ""))
 
 
 def parent_of(state: StateSnapshot) -> str | None:
-    """The id of the checkpoint that a state comes from; None if it is the first."""
+    """The id of the checkpoint before a state; None of the first."""
     parent = state.parent_config
     return None if parent is None else str(parent["configurable"]["checkpoint_id"])
 
@@ -310,7 +310,7 @@ def nodes_after(state: StateSnapshot) -> tuple[str, ...]:
 
 
 def fork_of(run: Run) -> str | None:
-    """The checkpoint at which a run begins a branch; None if it goes on from the newest."""
+    """The checkpoint where a run begins a branch; None if the run goes on from the newest."""
     checkpoint: str | None = run.request.get("checkpoint")
     return checkpoint
 
@@ -334,13 +334,12 @@ def held_messages(service: Service, thread: str, tenant: str) -> list[QueuedMess
 
 
 def versions_of(shown: Sequence[str], branches: Sequence[Branch]) -> dict[str, Version]:
-    """The versions of the messages that are shown, by their ids.
+    """The versions of messages, by the ids of the messages, in the order of writing.
 
-    Two branches have two versions of a message if all messages before it are the same. The
-    versions are in the order in which they were written.
+    Two branches have two versions of a message if all messages before are the same.
 
     Args:
-        shown: The ids of the messages that are shown.
+        shown: The ids of the messages on the page.
         branches: The branches of the thread, the newest first.
 
     >>> branches = [Branch(["3", "1"], ["q", "a2"]), Branch(["2", "1"], ["q", "a1"])]
@@ -365,7 +364,7 @@ def versions_of(shown: Sequence[str], branches: Sequence[Branch]) -> dict[str, V
 
 
 def _beginning(groups: Iterable[list[Branch]], group: list[Branch]) -> str:
-    """The first checkpoint that these branches have and the other groups do not."""
+    """The first checkpoint of these branches alone."""
     others = {id for other in groups if other is not group for b in other for id in b.checkpoints}
     return min({id for branch in group for id in branch.checkpoints} - others)
 
@@ -373,16 +372,16 @@ def _beginning(groups: Iterable[list[Branch]], group: list[Branch]) -> str:
 def happenings(
     states: Sequence[StateSnapshot], wording: Wording, loaded: Mapping[str, StateSnapshot]
 ) -> dict[str, Moment]:
-    """The moment that each checkpoint belongs to, by the ids of the checkpoints, the oldest first.
+    """The moment of each checkpoint, by the ids of the checkpoints, the oldest first.
 
-    A checkpoint at which nothing happened that people care about is a step of the moment before it.
+    A checkpoint without news for people is a step of the moment before.
     """
     moments: dict[str, Moment] = {}
     for state in reversed(states):
         id, parent = id_of(state), parent_of(state)
         earlier = loaded.get(parent or "")
         lines = wording.lines(messages_of(earlier) if earlier else (), messages_of(state))
-        # Most checkpoints are those of hooks that pass: people would not find the others.
+        # Most checkpoints are of hooks that changed nothing, and would hide the rest.
         moment = moments.get(parent or "")
         if lines or moment is None:
             begun = Line("", "the thread began" if parent is None else "the run went on")
@@ -400,15 +399,15 @@ def moments_of(
     loaded: Mapping[str, StateSnapshot],
     columns: Sequence[str],
 ) -> tuple[list[Moment], list[str]]:
-    """The moments of some states, the newest first, and the columns with which they end.
+    """The moments of some states, the newest first, and the columns at the end.
 
     Args:
         states: The states, the newest first.
-        wording: The words for what has happened.
-        waits: What the thread has waited for.
+        wording: The words.
+        waits: All waits of the thread.
         queue: Messages that no run has read.
-        loaded: The states and those that come before them, by the ids of their checkpoints.
-        columns: The columns of the part of the history before this one, which is newer.
+        loaded: The states and the states before them, by the ids of their checkpoints.
+        columns: The columns at the end of the newer part of the history.
     """
     moments = happenings(states, wording, loaded)
     rows = list({moment.checkpoint: moment for moment in moments.values()}.values())
@@ -419,7 +418,7 @@ def moments_of(
     origins = (moments.get(row.before or "") for row in rows)
     branches = Counter(origin.checkpoint for origin in origins if origin is not None)
     first = id_of(states[0]) if states else ""
-    # The path has the first column, also where newer rows are forks that have not begun.
+    # The path has the first column, also below forks that have not begun.
     rails = Rails(columns or [first], is_drawn=bool(columns))
     shown: list[Moment] = []
 
@@ -439,7 +438,7 @@ def moments_of(
         ids = [step.id for step in row.steps]
         for wait in decisions[row.checkpoint]:
             at, lines = wait.decided_at or wait.created_at, (wording.decision(wait),)
-            # It belongs to the branch that has begun first: those that fork here were not asked.
+            # Of the branch that has begun first: later forks were not asked.
             decision = Moment(at, lines, wait=wait.id, is_open=wait.decided_at is None)
             add(decision, ids, row.checkpoint, joins=False)
         row.branches = branches[row.checkpoint]

@@ -31,7 +31,7 @@ class HistoryPages(StudioPages):
         if thread.agent not in self._service.agents:
             return page(request, template, **context)
         history = ThreadHistory(self._service, thread)
-        # Nobody is authenticated, so the one who looks is the one who writes.
+        # Without authentication, the reader is the author.
         wording = Wording(thread.agent, "you" if request.state.principal == LOCAL else "the user")
         columns = query.get("columns", "").split(",") if query.get("columns") else []
         moments, columns, more = history.part(wording, query.get("before"), columns)
@@ -41,10 +41,10 @@ class HistoryPages(StudioPages):
             context |= {"newest": checkpoints[0], "chosen": (checkpoints[-1], checkpoints[0])}
         if first := query.get("from"):
             states = [history.state(id) for id in (first, query.get("to") or None)]
-            # The earlier one first, whichever was chosen first.
+            # In the order of time, not of the choice.
             states.sort(key=time_of)
             context["comparison"] = compare(states[0].values, states[1].values, thread.agent)
-            # A moment further back than the part of the history has its time alone.
+            # Moments further back have a time and no words.
             words = {step.id: row.words for row in moments for step in row.steps}
             context["ends"] = [
                 (id_of(state), time_of(state), words.get(id_of(state), "")) for state in states
@@ -55,7 +55,7 @@ class HistoryPages(StudioPages):
     def regenerate(self, request: Request) -> Response:
         """`POST /studio/threads/{thread}/answers`: another version of an answer.
 
-        With `whole`, it begins after the message of the user, and without just before the answer.
+        With `whole`, the branch begins after the message of the user, else just before the answer.
         """
         form, info = request.state.form, self._thread(request)
         at = str(form.get("at", "")) or None
@@ -95,7 +95,7 @@ class HistoryPages(StudioPages):
             message=message,
             checkpoint=checkpoint,
             tenant=request.state.principal.tenant,
-            # A run that has begun meanwhile would be followed by a branch that nobody expects.
+            # Behind a run that has begun meanwhile, nobody expects a branch.
             busy="reject",
             waiting="reject" if self._service.waiting(info.agent) == "reject" else "interrupt",
             by=request.state.principal.name,

@@ -38,7 +38,7 @@ from agent_factory.serve.pages.waits import (
 from agent_factory.service import AlreadyDecided, ClaimedByOther, Wait
 
 EVIDENCE = 12
-"""Messages that are shown with a wait."""
+"""Messages with a wait."""
 
 ENTRIES = 200
 """Entries of the audit on a page."""
@@ -51,7 +51,7 @@ class InboxPages(Pages):
     """Answers requests for pages about waits."""
 
     def waits(self, request: Request) -> Response:
-        """`GET /inbox`: all that waits."""
+        """`GET /inbox`: all waits."""
         values = found_waits(self._service, request)
         return page(request, "inbox.html", **values)
 
@@ -65,11 +65,11 @@ class InboxPages(Pages):
         return changes(self._service, request.state.principal.tenant)
 
     def wait(self, request: Request) -> Response:
-        """`GET /inbox/{wait}`: one wait, with its evidence."""
+        """`GET /inbox/{wait}`: one wait, with evidence."""
         return self._page(request)
 
     def held(self, request: Request) -> Response:
-        """`GET /inbox/{wait}/held`: what the user has written since it waits."""
+        """`GET /inbox/{wait}/held`: messages of the user since then."""
 
         wait = self._wait(request)
         messages = held_with(self._service, wait)
@@ -84,7 +84,7 @@ class InboxPages(Pages):
         problem: str = "",
         drafts: Mapping[str, str | None] | None = None,
     ) -> Response:
-        """The page of a wait, with what was wrong about a decision; nothing was decided then."""
+        """The page of a wait, with the fault of a decision that was not made."""
         wait = self._wait(request)
         tenant = request.state.principal.tenant
         agent = self._service.agents.get(wait.agent)
@@ -92,7 +92,7 @@ class InboxPages(Pages):
         now = ""
         picture = None if agent is None else picture_of(agent)
         if agent is not None:
-            # As it was when the question came up: the thread may have gone on.
+            # The state of the question: the thread may have gone on.
             state = self._service.threads.state(wait.thread_id, checkpoint=wait.checkpoint_id)
             messages = state.values.get("messages") or []
             if picture is not None and state.next:
@@ -144,7 +144,7 @@ class InboxPages(Pages):
                 return self._page(
                     request, drafts=drafts, fields=error.fields, problem=problem or str(error)
                 )
-        # A form with parts of another decision is refused, as it is wherever it comes from.
+        # Parts of another decision are refused, as everywhere.
         options: dict[str, object] = {"message": message, "args": args}
         options["digest"] = str(form.get("digest", "")) or None
         if kind == "remember":  # an approval of later calls, too
@@ -184,12 +184,12 @@ class InboxPages(Pages):
         return RedirectResponse(f"/inbox/{wait}", status_code=303)
 
     def audit(self, request: Request) -> Response:
-        """`GET /inbox/audit`: who did what."""
+        """`GET /inbox/audit`: the acts of people."""
         query, tenant = request.query_params, request.state.principal.tenant
         filters: Any = {name: query.get(name) or None for name in ("thread", "who")}
         before = number(request, "before", 0) or None
         inbox = self._service.inbox(tenant)
-        # One more than is shown tells whether there are older ones.
+        # With the first of the older entries.
         entries = inbox.audit(**filters, before=before, limit=ENTRIES + 1)
         older = entries[ENTRIES - 1].number if len(entries) > ENTRIES else None
         deeds = deeds_of(self._service, entries[:ENTRIES], tenant)
@@ -204,7 +204,7 @@ class InboxPages(Pages):
     # Several waits
 
     def confirm(self, request: Request) -> Response:
-        """`GET /inbox/decisions`: the calls that were chosen, and nothing decided yet."""
+        """`GET /inbox/decisions`: the chosen calls, before a decision."""
         kind = _bulk_kind(request.query_params.get("decision"))
         ids = request.query_params.getlist("wait")
         waits = self._chosen(request, ids)
@@ -221,11 +221,11 @@ class InboxPages(Pages):
         )
 
     def decide_each(self, request: Request) -> Response:
-        """`POST /inbox/decisions`: decide about each on its own, and say what has happened."""
+        """`POST /inbox/decisions`: decide about each alone, and report."""
         form = request.state.form
         kind = _bulk_kind(form.get("decision"))
         ids, digests = ([str(value) for value in form.getlist(n)] for n in ("wait", "digest"))
-        # A call that was edited since the page was loaded must not be decided about unseen.
+        # Nobody decides unseen about a call that was edited meanwhile.
         if len(ids) != len(digests):
             raise HTTPException(422, "Each wait needs the digest of the call that was shown.")
         message = str(form.get("message", "")).strip() or None
@@ -234,7 +234,7 @@ class InboxPages(Pages):
             options = {"message": message, "digest": digest}
             try:
                 decide(self._service, request, item.wait.id, kind, options)
-            # Each on its own: one that somebody else has decided stops none of the others.
+            # Each alone: a decided wait stops no other decision.
             except AgentFactoryError as error:
                 results.append((item, str(error)))
             else:
@@ -255,7 +255,7 @@ class InboxPages(Pages):
         """`GET /inbox/approvals`: standing approvals, and a way to end each."""
         tenant, inactive = request.state.principal.tenant, request.query_params.get("ended") == "1"
         approvals = self._service.approvals(tenant=tenant, active=not inactive)
-        # An approval may hold in all threads, and its thread may be deleted.
+        # An approval may be for all threads, or for a deleted thread.
         ids = {approval.thread for approval in approvals if approval.thread}
         threads = self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids) or 1)
         return page(
@@ -273,12 +273,12 @@ class InboxPages(Pages):
         return RedirectResponse("/inbox/approvals", status_code=303)
 
     def policy(self, request: Request) -> Response:
-        """`GET /studio/agents/{agent}/policy`: what happens to the calls of each tool."""
+        """`GET /studio/agents/{agent}/policy`: the rules for the calls of each tool."""
         name = request.path_params["agent"]
         if (agent := self._service.agents.get(name)) is None:
             raise HTTPException(404, f"There is no agent {name!r}.")
         content: dict[str, Any] = {"rows": [], "guards": (), "undecided": ()}
-        with suppress(ArgumentError):  # another library has built it
+        with suppress(ArgumentError):  # of another library
             plan = topology_of(agent)
             content = {"rows": policy_table(agent), "guards": plan.guards}
             content["undecided"] = undecided_calls(plan)

@@ -1,4 +1,4 @@
-"""Live: what happens in a service, as server-sent events for pages."""
+"""Live: events of a service, as server-sent events for pages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from agent_factory.service import NotFound, Run, RunCancelled, Service, ThreadIn
 from agent_factory.upstream import INTERRUPT
 
 LOOK_SECONDS = 0.5
-"""How often a page looks for threads and waits that have changed."""
+"""Seconds between looks for changed threads and waits."""
 
 PING_SECONDS = 15
-"""How often a stream without news says that it is alive."""
+"""Seconds between signs of life of a silent stream."""
 
 
 def changes(service: Service, tenant: str) -> EventSourceResponse:
@@ -47,8 +47,8 @@ class ThreadEvents:
     Args:
         service: The service.
         thread: The thread.
-        tenant: Whose it is.
-        picture: The picture of its agent.
+        tenant: The tenant.
+        picture: The picture of the agent.
     """
 
     def __init__(self, service: Service, thread: str, tenant: str, picture: Picture | None) -> None:
@@ -60,8 +60,8 @@ class ThreadEvents:
         """The events, until the thread is deleted.
 
         Args:
-            after: The id of the last event that the page has seen.
-            shown: The version of the thread that the page shows, see `version_of`.
+            after: The id of the last event of the page.
+            shown: The version of the thread on the page, see `version_of`.
         """
         last: object = None
         while True:
@@ -75,16 +75,16 @@ class ThreadEvents:
             now = (thread.status, thread.updated_at, thread.run)
             if now != last and thread.run is not None:
                 run = self._service.run(thread.run, tenant=self._tenant)
-                # A page that was just loaded knows the status of a thread at rest.
+                # A new page knows the status of a thread at rest.
                 if last is not None or thread.status in AT_WORK:
-                    # A branch has other messages than those that the page shows.
+                    # A branch has other messages than the page.
                     forks = await run_in_threadpool(fork_of, run) is not None
                     yield _event("status", {"status": thread.status, "forks": forks})
-                if thread.status in AT_WORK:  # no node of the agent writes what the user says
+                if thread.status in AT_WORK:  # no node writes messages of the user
                     for message in await run_in_threadpool(submitted_with, run):
                         yield _event("message", _message(message))
                 has_begun = thread.status != "queued"
-                # Where a page has all of the conversation, only its plan is lit.
+                # A page with the whole conversation needs light in the plan only.
                 is_shown = thread.status not in AT_WORK and version_of(thread) == shown
                 try:
                     async for part in run.astream(after=after):
@@ -109,7 +109,7 @@ class ThreadEvents:
                 thread = await run_in_threadpool(
                     self._service.threads.get, self._thread, tenant=self._tenant
                 )
-                # The run has changed the thread meanwhile, and the page knows it already.
+                # The page knows the changes of this run.
                 last = (thread.status, thread.updated_at, thread.run)
                 if thread.status in AT_WORK or thread.run != run.id:
                     last = ()  # the next message has begun, or ended already
@@ -118,12 +118,12 @@ class ThreadEvents:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _places(self) -> list[str]:
-        """Keys of the nodes that the thread waits at."""
+        """Keys of the nodes where the thread waits."""
         if self._picture is None:
             return []
         try:
             following = self._service.threads.state(self._thread).next
-        except NotFound:  # it was deleted
+        except NotFound:  # the thread was deleted
             return []
         return [self._picture.nodes[node] for node in following if node in self._picture.nodes]
 
@@ -158,24 +158,24 @@ class ThreadEvents:
 
 
 def version_of(thread: ThreadInfo) -> str:
-    """What tells a page of a thread from a later one."""
+    """Version of a thread on a page."""
     return f"{thread.run} {thread.status} {thread.updated_at!r}"
 
 
 def submitted_with(run: Run) -> list[BaseMessage]:
-    """The messages of a run that a page can tell from those of its thread."""
+    """The messages of a run with ids, which tell them from messages of the thread."""
     return [message for message in run.messages if message.id]
 
 
 def _messages_of(update: object) -> Iterator[tuple[str, dict[str, object]]]:
-    """The messages that a node has written, ready for the page."""
+    """The messages of a node, rendered."""
     # LangGraph gives a list if a node has written several updates.
     for part in update if isinstance(update, list) else [update]:
         content = part.get("messages") if isinstance(part, Mapping) else None
         messages = content if isinstance(content, list) else [content]
         for message in messages:
             if isinstance(message, ToolMessage):
-                # Rendered here, so that live and loaded pages look the same.
+                # Rendered here: live and loaded pages look the same.
                 html = render("result.html", result=Result.of(message))
                 yield "result", {"call": message.tool_call_id, "html": html}
             elif isinstance(message, BaseMessage) and message.type != "remove":

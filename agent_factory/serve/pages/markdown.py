@@ -1,4 +1,4 @@
-"""Markdown: what a model has written, as HTML that can neither run nor load anything."""
+"""Markdown: text of a model as HTML that can neither run nor load anything."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 LONGEST_CODE = 20_000
-"""Characters of code that is given colors: more of it takes too long."""
+"""Most characters of code with colors: more takes too long."""
 
-# Others could take a server's time with a text that was written for it.
+# A hostile text could take much time with another language.
 _LANGUAGES = re.compile(
     "bash|console|css|diff|go|html|http|ini|java|javascript|js|json|jsx|kotlin|php|py|python|ruby|"
     "rust|scss|sh|shell|sql|toml|ts|tsx|typescript|xml|ya?ml"
@@ -33,8 +33,8 @@ _BOX = '<div class="table-box" tabindex="0" role="group" aria-label="Table">'
 def markdown(text: str) -> Markup:
     """A text in Markdown as HTML.
 
-    HTML in it is shown as text. Images are not loaded: a model could name an address that learns
-    of the conversation. Links lead to http, https and mailto alone.
+    HTML is shown as text. Images are not loaded, since an address of a model could learn of the
+    conversation. Links lead to http, https and mailto alone.
 
     >>> markdown("**No** <b>")
     Markup('<p><strong>No</strong> &lt;b&gt;</p>\\n')
@@ -45,7 +45,7 @@ def markdown(text: str) -> Markup:
 
 
 def plain_words(text: str) -> str:
-    """A text in Markdown as words, for a place that has no room for more.
+    """A text in Markdown as words, for a place without room.
 
     >>> plain_words("## Paid\\n**120 euros** for `A-1`.")
     'Paid 120 euros for A-1.'
@@ -63,7 +63,7 @@ class _Markdown(MarkdownIt):
             parts = urlsplit(url)
         except ValueError:  # such as "http://["
             return False
-        # With a host: without one, a browser would take the address for one of this site.
+        # Without a host, an address is one of this site.
         return parts.scheme == "mailto" or (
             parts.scheme in ("http", "https") and bool(parts.netloc)
         )
@@ -75,8 +75,8 @@ class _Renderer(RendererHTML):
     def link_open(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
     ) -> str:
-        """A link, which opens a window that cannot reach this one."""
-        # `validateLink` is not asked about an empty address, which would be that of the page.
+        """A link to a new window, which cannot reach this window."""
+        # `validateLink` does not see empty addresses, which lead to the page.
         if not tokens[idx].attrs.get("href"):
             tokens[idx].attrs.pop("href", None)
         tokens[idx].attrs |= {"rel": "noopener noreferrer", "target": "_blank"}
@@ -94,14 +94,14 @@ class _Renderer(RendererHTML):
     def heading_close(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
     ) -> str:
-        """The end of a heading, of the level at which it began."""
+        """The end of a heading, of the same level."""
         tokens[idx].tag = f"h{env['heading']}"
         return self.renderToken(tokens, idx, options, env)
 
     def table_open(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
     ) -> str:
-        """A table, which scrolls in its box."""
+        """A table in a box, for scrolling."""
         return _BOX + self.renderToken(tokens, idx, options, env)
 
     def table_close(
@@ -119,11 +119,11 @@ class _Renderer(RendererHTML):
     td_open = th_open
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        """A block of code, with its language and a button that copies it."""
+        """A block of code, with its language and a button for a copy."""
         code, language = tokens[idx].content, tokens[idx].info.strip().split(" ")[0]
         content = escape(code)
         if _LANGUAGES.fullmatch(language.lower()) and len(code) <= LONGEST_CODE:
-            # An older version of Pygments may not know it.
+            # Older versions of Pygments know fewer languages.
             with suppress(ClassNotFound):
                 lexer = get_lexer_by_name(language.lower(), stripnl=False)
                 content = Markup(highlight(code, lexer, _COLORS))
@@ -136,6 +136,6 @@ class _Renderer(RendererHTML):
     code_block = fence
 
 
-# No HTML: what a model writes is not trusted. No images: see `markdown`.
+# No HTML: models are not trusted. No images: see `markdown`.
 _MARKDOWN = _Markdown("commonmark", {"html": False}, renderer_cls=_Renderer)
 _MARKDOWN.enable(["table", "strikethrough"]).disable("image")

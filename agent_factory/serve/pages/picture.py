@@ -1,4 +1,4 @@
-"""Picture: the plan of an agent, and which of its parts a run is at."""
+"""Picture: the plan of an agent, with the parts of a run at work."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agent_factory.types import Graph
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The plan of an agent as a picture.
+    """Plan of an agent as a picture.
 
     Args:
-        svg: The picture, which takes its style from the page.
+        svg: The picture, in the style of the page.
         full: The picture with the details of each part, for a whole page.
         nodes: Keys of parts in the picture, by the names of nodes.
-        edges: Keys of arrows, by the names of the nodes they connect.
-        model: The name of the node that calls the model.
+        edges: Keys of arrows, by the names of two nodes.
+        model: The name of the node of the model.
     """
 
     svg: Markup
@@ -36,7 +36,7 @@ class Picture:
     model: str
 
     def lit_by(self, decision: Mapping[str, Any]) -> dict[str, object]:
-        """Find the parts of the picture that a decision is about."""
+        """Find the parts of the picture for a decision."""
         hook, owner = decision["hook"], decision["middleware"]
         node = f"{owner}.{hook}" if owner else hook
         if node in self.nodes:
@@ -45,7 +45,7 @@ class Picture:
                 targets = [name for name in names if name in self.nodes]
             else:
                 targets = [target for source, target in self.edges if source == node]
-                # Where there is a choice, a hook that has not routed has not made it.
+                # A hook without a route has made no choice.
                 targets = targets if len(targets) == 1 else []
             arrows = (self.edges.get((node, target)) for target in targets)
             return {
@@ -57,12 +57,12 @@ class Picture:
         return {"node": self.nodes.get(around), "layer": owner or None, "edges": [], "next": []}
 
 
-# A picture takes a while to lay out. Weakly, so that an agent that is dropped can go.
+# The layout takes a while. Weak keys let dropped agents go.
 _pictures: WeakKeyDictionary[Graph, Picture | None] = WeakKeyDictionary()
 
 
 def picture_of(agent: Graph) -> Picture | None:
-    """The picture of an agent; None if another library has built it."""
+    """The picture of an agent; None for agents of other libraries."""
     if agent in _pictures:
         return _pictures[agent]
     try:

@@ -11,12 +11,12 @@ PATH = 0
 
 @dataclass(slots=True)
 class Lane:
-    """A column, from the row that it begins at down to the row that it comes from.
+    """Column, from its first row down to the row where the branch begins.
 
     Args:
-        parent: The id that its next row has; None if no branch uses it.
-        is_drawn: Whether a row above has begun it.
-        order: Grows with each row; the highest is that of the oldest row.
+        parent: The id of the next row; None of a free column.
+        is_drawn: Whether a row above has begun the column.
+        order: Grows with each row.
     """
 
     parent: str | None
@@ -25,7 +25,7 @@ class Lane:
 
 
 class Rails:
-    """The columns of a history that is read from its newest row to its oldest.
+    """Columns of a history, from the newest row to the oldest.
 
     >>> rails = Rails(["c3"])
     >>> rails.row({"c3"}, "c1")
@@ -36,8 +36,8 @@ class Rails:
     ('dot last', 'join')
 
     Args:
-        parents: The ids that the first rows of the columns have; "" for a free column.
-        is_drawn: Whether rows of a page before this one have begun them.
+        parents: The ids of the first rows of the columns; "" for a free column.
+        is_drawn: Whether rows of the page before have begun them.
     """
 
     def __init__(self, parents: Iterable[str], *, is_drawn: bool = False) -> None:
@@ -47,21 +47,20 @@ class Rails:
 
     @property
     def parents(self) -> Sequence[str]:
-        """The ids that the next rows of the columns have."""
+        """The ids of the next rows of the columns."""
         return [lane.parent or "" for lane in self._lanes]
 
     def row(
         self, ids: Collection[str], parent: str | None, *, joins: bool = True
     ) -> tuple[str, ...]:
-        """Add a row, and return what each column shows of it, as classes of a style.
+        """Add a row, and return the classes of the style of each column.
 
-        `column` is the one with the dot then.
+        `column` is the column of the dot afterwards.
 
         Args:
-            ids: The ids that rows above know it by.
-            parent: The id of the row that it comes from; None if it is the first of the thread.
-            joins: Whether all branches that come from it end here. A row that is a part of one
-                branch alone goes to the one that has begun first.
+            ids: The ids by which rows above know the row.
+            parent: The id of the row before; None of the first of the thread.
+            joins: Whether all branches from this row end here; else the oldest branch has the row.
         """
         lanes = [index for index, lane in enumerate(self._lanes) if lane.parent in ids]
         if lanes and not joins:
@@ -87,11 +86,11 @@ class Rails:
                 cell = f"{cell} over".strip()
             cells.append(cell)
         self._count += 1
-        # A column that has ended is free for the next branch, so that few columns are enough.
+        # A column that has ended serves the next branch.
         for index in joined:
             self._lanes[index] = Lane(None, is_drawn=False)
         self._lanes[self.column] = Lane(parent, parent is not None, self._count)
-        # Free columns at the right would leave room that nothing uses.
+        # Free columns at the right would waste room.
         while len(self._lanes) > 1 and self._lanes[-1].parent is None:
             self._lanes.pop()
         return tuple(cells)

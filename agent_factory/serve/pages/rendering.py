@@ -39,7 +39,7 @@ def static_files() -> Route:
         kind = _KINDS.get(Path(name).suffix)
         if kind is None or (content := _content(name)) is None:
             return Response(status_code=404)
-        # The address of a file has a hash of its content: see `_asset`.
+        # Addresses have a hash of the content: see `_asset`.
         headers = {"Cache-Control": "public, max-age=31536000, immutable"}
         return Response(content, media_type=kind, headers=headers)
 
@@ -60,24 +60,24 @@ def page(request: Request, template: str, *, status: int = 200, **values: object
         "is_partial": is_partial(request),
         "csrf_token": csrf_token(request),
     }
-    # A script shows what it gets; to a browser, another status is an error of the page.
+    # A script shows any content; to a browser, another status is an error.
     status = 200 if context["is_partial"] else status
     return HTMLResponse(render(template, **context, **values), status_code=status)
 
 
 def is_partial(request: Request) -> bool:
     """Return True if a script asks for a part of a page."""
-    # htmx sends it with each of its requests.
+    # htmx sends this header with each request.
     return request.headers.get("hx-request") == "true"
 
 
 class PageRoute(Route):
-    """A route of a page.
+    """Route of a page.
 
     Args:
         path: The path.
-        endpoint: A function that answers, in a thread. Of a form that was sent, it finds the
-            fields in `request.state.form`. An error becomes a page that says what to do.
+        endpoint: A function that answers, in a thread, with the fields of a form in
+            `request.state.form`. An error becomes a page with a remedy.
         method: The method.
     """
 
@@ -94,7 +94,7 @@ class PageRoute(Route):
                 status, text = refusal_of(request, error)
             template = "error_part.html" if is_partial(request) else "error.html"
             path, is_missing = request.url.path, status == 404
-            # A form is sent to a place below its page, which has no page itself.
+            # A form is sent to a place below its page.
             back = path if request.method == "GET" else path.rpartition("/")[0]
             context = {"text": text, "is_missing": is_missing, "back": back}
             return page(request, template, status=status, **context)
@@ -103,17 +103,13 @@ class PageRoute(Route):
 
 
 class Pages:
-    """Pages about the threads of a service, those of the tenant who asks.
-
-    Args:
-        service: The service.
-    """
+    """Pages about the threads of a service, for the tenant of the request."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def _thread(self, request: Request) -> ThreadInfo:
-        """The thread that the address of a page names.
+        """The thread in the address of a page.
 
         Raises:
             NotFound: The tenant has no such thread.
@@ -127,7 +123,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
-        # A name that nothing passes is an error, and not an empty text.
+        # An unknown name is an error, not an empty text.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -159,12 +155,12 @@ def _asset(name: str) -> str:
 
 @cache
 def _content(name: str) -> bytes | None:
-    """A static file: one of this package, or what makes up the page of a plan."""
+    """A static file: of this package, or for the page of a plan."""
     texts = {"plan.css": f"{palette.style()}\n{html.themes()}"}
     texts |= {"plan-page.css": html.asset("page.css"), "plan.js": html.asset("page.js")}
     if name in texts:
         return texts[name].encode()
-    # By the names that exist: a path in a request leads to no other folder.
+    # By existing names: no request leads to another folder.
     paths = {path.name: path for path in (_FOLDER / "static").iterdir()}
     return paths[name].read_bytes() if name in paths else None
 
@@ -217,12 +213,12 @@ def clock(seconds: float) -> str:
 
 
 def usd(amount: float) -> str:
-    """An amount of US dollars, with digits that mean something."""
+    """An amount of US dollars, with digits of meaning."""
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
 
 
 def pretty(value: object) -> str:
-    """A value as JSON that people can read."""
+    """A value as JSON for people."""
     if isinstance(value, Mapping) and not value:
         return "{}"
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)

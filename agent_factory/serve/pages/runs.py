@@ -1,4 +1,4 @@
-"""Runs: the list of runs, and the page of one with its timeline."""
+"""Runs: the list of runs, and the page of a run with its timeline."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunPages(Pages):
     """Answers requests for pages about runs."""
 
     def runs(self, request: Request) -> Response:
-        """`GET /studio/runs`: the list, with its filters."""
+        """`GET /studio/runs`: the list, with filters."""
         return page(request, "runs.html", **self._list(request))
 
     def rows(self, request: Request) -> Response:
@@ -56,7 +56,7 @@ class RunPages(Pages):
         return page(request, "run_rows.html", **self._list(request))
 
     def _list(self, request: Request) -> dict[str, Any]:
-        """The runs that a request asks for."""
+        """The runs for a request."""
         query = request.query_params
         wanted = {name: query.get(name, "") for name in ("status", "agent", "text", "within")}
         for name, choices in (("status", STATUSES), ("within", TIMES)):
@@ -90,7 +90,7 @@ class RunPages(Pages):
         return page(request, "run.html", **self._shown(request))
 
     def parts(self, request: Request) -> Response:
-        """`GET /studio/runs/{run}/parts`: what changes while it works."""
+        """`GET /studio/runs/{run}/parts`: the changing parts of the page."""
         return page(request, "run_parts.html", **self._shown(request))
 
     def _shown(self, request: Request) -> dict[str, Any]:
@@ -102,10 +102,10 @@ class RunPages(Pages):
         steps, is_last = run.steps, info.run == run.id
         inbox = self._service.inbox(tenant)
         waits = inbox.waits(thread=info.id, run=run.id, decided=True, limit=_WAITS)
-        # One whose message was read by another has no steps: that one has them.
+        # Steps belong to the run that has read the message.
         is_at_work = summary.status in AT_WORK and reader is None
         nodes: list[Span] = []
-        # Steps are written at the end of a job, so those of one under way are only in checkpoints.
+        # Steps are written at the end of a job; before, only checkpoints have them.
         if is_last and (is_at_work or summary.status == "cancelled") and summary.started_at:
             since = max([summary.started_at, *(step.at + step.seconds for step in steps)])
             since = max([since, *(wait.decided_at for wait in waits if wait.decided_at)])
@@ -132,7 +132,7 @@ class RunPages(Pages):
             "now": now,
         }
 
-    # What can be done
+    # Actions
 
     def cancel(self, request: Request) -> Response:
         """`POST /studio/runs/{run}/cancel`: end a run."""
@@ -148,7 +148,7 @@ class RunPages(Pages):
 
 
 def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool) -> list[Span]:
-    """Steps of an agent after some moment, from the times of its checkpoints.
+    """Steps of an agent after a moment, from the times of its checkpoints.
 
     Args:
         service: The service.
@@ -176,7 +176,7 @@ def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool)
 
 
 def failed_nodes(service: Service, thread: str) -> list[str]:
-    """The nodes at which the last run of a thread has failed, if its agent is here."""
+    """The failed nodes of the last run of a thread, if its agent is in this process."""
     try:
         tasks = service.threads.state(thread).tasks
     # The agent is not in this process, or has changed since.

@@ -1,4 +1,4 @@
-"""Studio: threads and runs, for developers: what happened, why, what it cost, and what if."""
+"""Studio: pages of threads, for developers: events, reasons, cost, and forks."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from agent_factory.serve.pages.waits import shown_wait
 from agent_factory.service import ThreadInfo, can_be_steered
 
 PAGE = 50
-"""Threads that are loaded at once."""
+"""Threads on one page."""
 
 _BEGINS_WITHIN = 2.0
-"""Seconds after which a page says that a run lacks a worker."""
+"""Seconds until a page reports the lack of a worker."""
 
 STATUSES = ("idle", "queued", "running", "waiting", "failed")
 
@@ -72,7 +72,7 @@ class StudioPages(Pages):
         return page(request, "thread_rows.html", **self._found(request))
 
     def _found(self, request: Request) -> dict[str, Any]:
-        """The threads that a request asks for."""
+        """The threads for a request."""
         query = request.query_params
         filters: Any = {name: query.get(name) or None for name in ("status", "agent", "text")}
         if filters["status"] not in (None, *STATUSES):
@@ -99,7 +99,7 @@ class StudioPages(Pages):
         ]
 
     def _accepted(self, agent: str) -> list[str]:
-        """The media types of files that people may attach to messages to an agent."""
+        """The media types of attachments for an agent."""
         return accepted_types(self._service.attachments(agent))
 
     def agent(self, request: Request) -> Response:
@@ -114,7 +114,7 @@ class StudioPages(Pages):
         agent = self._service.agents.get(request.path_params["agent"])
         if agent is None or picture_of(agent) is None:
             raise HTTPException(404, "There is no such plan.")
-        # The picture has its style within.
+        # The picture contains its style.
         policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
         return Response(topology_of(agent).to_svg(), headers=policy, media_type="image/svg+xml")
 
@@ -131,7 +131,7 @@ class StudioPages(Pages):
         return page(request, "thread.html", **listing, **self._shown(request))
 
     def parts(self, request: Request) -> Response:
-        """`GET /studio/threads/{thread}/parts`: what changes when a run has paused or ended."""
+        """`GET /studio/threads/{thread}/parts`: the changing parts, after a pause or an end."""
         only_head = request.query_params.get("only") == "head"
         return page(request, "thread_parts.html", only_head=only_head, **self._shown(request))
 
@@ -146,11 +146,11 @@ class StudioPages(Pages):
         run = self._service.run(info.run) if info.run and is_at_work and not checkpoint else None
         fork = None if run is None or has_written(run.id, state) else fork_of(run)
         if fork is not None and state is not None:
-            # The run goes on from there, and this state is from before it has written.
+            # The run goes on from the fork, and has not written yet.
             state = history.state(fork)
         messages = [] if state is None else [*messages_of(state)]
         if run is not None:
-            # The thread gets what was said with the first step of the run.
+            # The thread gets the messages with the first step of the run.
             ids = {message.id for message in messages}
             messages += [message for message in submitted_with(run) if message.id not in ids]
         tenant = request.state.principal.tenant
@@ -201,14 +201,14 @@ class StudioPages(Pages):
         return page(request, "missing.html", missing=missing)
 
     def _missing(self, info: ThreadInfo) -> str:
-        """Name the worker or decision that a run lacks, once it has had the time to begin."""
+        """Name a lacking worker or decision, once the run has had the time to begin."""
         is_new = time.time() - info.updated_at < _BEGINS_WITHIN
         if info.run is None or info.status not in AT_WORK or is_new:
             return ""
         return str(self._service.run(info.run).missing or "")
 
     async def thread_events(self, request: Request) -> Response:
-        """`GET /studio/threads/{thread}/events`: what happens on a thread, as it happens."""
+        """`GET /studio/threads/{thread}/events`: the events of a thread."""
         info = await run_in_threadpool(self._thread, request)
         agent = self._service.agents.get(info.agent)
         picture = None if agent is None else picture_of(agent)
@@ -235,7 +235,7 @@ class StudioPages(Pages):
             raise HTTPException(422, "The message is empty.")
         busy, waiting = (str(form.get(name, "")) or None for name in ("busy", "waiting"))
         if busy is not None and waiting is None:
-            # The choice was about the run: if that has come to a question, it says nothing of it.
+            # The choice was about the run, not about a question.
             waiting = self._service.waiting(agent)
         arguments: Mapping[str, Any] = {
             "thread": thread,
@@ -253,9 +253,9 @@ class StudioPages(Pages):
         if not is_partial(request):
             return RedirectResponse(place, status_code=303)
         if thread is None or checkpoint is not None:
-            # htmx would follow a redirect itself, and put the page into a part of this one.
+            # htmx would follow a redirect, and put the page into a part of this page.
             return Response(status_code=204, headers={"HX-Redirect": place})
-        # With 204, htmx leaves the page as it is: the message comes by the stream of events.
+        # With 204, htmx changes nothing: the message comes by the stream of events.
         return Response(status_code=204, headers={"HX-Trigger": "written"})
 
     def cancel(self, request: Request) -> Response:

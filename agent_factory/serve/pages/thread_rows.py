@@ -1,4 +1,4 @@
-"""Thread rows: threads as a list shows them, with the user's last words and what they wait for."""
+"""Rows of threads in a list, with the user's last words and the waits."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _NOBODY = {
     "client": "its client",
     "pause": "somebody to let it go on",
 }
-"""What a thread waits for where nobody is named, by the kind of the wait; else for a decision."""
+"""Object of a wait without a person, by the kind of the wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadRow:
-    """A thread, with what its row shows.
+    """Row of a thread.
 
     Args:
         thread: The thread.
-        words: What the user has written last; "" if that is the title.
-        waits: What it waits for, the oldest first.
-        has_namesake: Whether another thread of the list has its title.
+        words: The last words of the user; "" if the title has them.
+        waits: The waits, the oldest first.
+        has_namesake: Whether another thread of the list has the title.
     """
 
     thread: ThreadInfo
@@ -71,19 +71,15 @@ def decider_of(wait: Wait) -> str:
 
 
 def activity_of(info: ThreadInfo, waits: Sequence[Wait]) -> str:
-    """What a thread does now, such as "waiting for ann"; "" if it does nothing.
+    """The activity of a thread, such as "waiting for ann"; "" at rest.
 
-    While it runs, the page gets the rest from the events of the run.
-
-    Args:
-        info: The thread.
-        waits: What it waits for.
+    The events of a run say more on the page.
     """
     if info.status in ("queued", "running"):
         return "queued" if info.status == "queued" else "thinking"
     if info.status != "waiting" or not waits:
         return ""
-    # A dict and no set: it keeps the order of the waits.
+    # A dict keeps the order of the waits.
     people = dict.fromkeys(map(decider_of, waits))
     return f"waiting for {', '.join(people)}"
 
@@ -94,7 +90,7 @@ def thread_rows(service: Service, threads: Sequence[ThreadInfo], tenant: str) ->
     words = service.threads.last_words(ids, tenant=tenant)
     waiting = [thread.id for thread in threads if thread.status == "waiting"]
     waits = open_waits(service, waiting, tenant)
-    # Of the rows at hand: to look for others with a title would read all threads.
+    # Of these rows: a search for titles would read all threads.
     titles = Counter(thread.title for thread in threads)
     return [
         ThreadRow(
@@ -108,7 +104,7 @@ def thread_rows(service: Service, threads: Sequence[ThreadInfo], tenant: str) ->
 
 
 def open_waits(service: Service, ids: Collection[str], tenant: str) -> dict[str, list[Wait]]:
-    """What threads wait for, by their ids, the oldest first."""
+    """The waits of threads, by the ids of the threads, the oldest first."""
     waits: dict[str, list[Wait]] = {}
     # Without threads, no query is needed.
     for wait in service.inbox(tenant).find(threads=ids, undecided=True) if ids else ():
@@ -117,7 +113,7 @@ def open_waits(service: Service, ids: Collection[str], tenant: str) -> dict[str,
 
 
 def in_a_row(words: str, title: str) -> str:
-    """Words in one line, a long one cut; "" if they are the title, which may be cut.
+    """Words in one line, a long line cut; "" if they are the title, which may be cut.
 
     >>> in_a_row("Where is\\nmy order?", "Hello")
     'Where is my order?'

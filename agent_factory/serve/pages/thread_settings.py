@@ -1,4 +1,4 @@
-"""Settings of a thread: its title, whether it is archived, and its end."""
+"""Settings of a thread: title, archive, and deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ThreadSettings(Pages):
     """Answers requests for pages that rename, archive and delete threads."""
 
     def settings(self, request: Request) -> Response:
-        """`GET /studio/threads/{thread}/settings`: what can be done with a thread."""
+        """`GET /studio/threads/{thread}/settings`: the settings."""
         return page(request, "thread_settings.html", **_values(self._thread(request)))
 
     def rename(self, request: Request) -> Response:
@@ -25,7 +25,7 @@ class ThreadSettings(Pages):
         title = str(request.state.form.get("title", ""))
         try:
             info = self._change(request, title=title)
-        # What was entered stays in the field, next to what is wrong with it.
+        # The text stays in the field, next to its fault.
         except ArgumentError as error:
             info = self._thread(request)
             values = _values(info, title=title, problem=f"The title {error.reason}")
@@ -38,13 +38,13 @@ class ThreadSettings(Pages):
         return _back_to(self._change(request, archived=archived))
 
     def ask(self, request: Request) -> Response:
-        """`GET /studio/threads/{thread}/delete`: what would be gone."""
+        """`GET /studio/threads/{thread}/delete`: a question before the deletion."""
         info = self._thread(request)
         runs = self._service.threads.count_runs(info.id, tenant=info.tenant)
         return page(request, "thread_delete.html", runs=runs, **_values(info))
 
     def delete(self, request: Request) -> Response:
-        """`POST /studio/threads/{thread}/delete`: delete it as a whole, as the HTTP API does."""
+        """`POST /studio/threads/{thread}/delete`: delete the thread, as the HTTP API does."""
         principal, thread = request.state.principal, request.path_params["thread"]
         self._service.threads.delete(thread, by=principal.name, tenant=principal.tenant)
         return RedirectResponse("/studio", status_code=303)
@@ -55,13 +55,7 @@ class ThreadSettings(Pages):
 
 
 def _values(info: ThreadInfo, *, title: str | None = None, problem: str = "") -> dict[str, Any]:
-    """Values for the pages of a thread.
-
-    Args:
-        info: The thread.
-        title: What somebody has entered.
-        problem: What is wrong with it.
-    """
+    """Values for the pages of a thread, with an entered title and its fault."""
     return {
         "thread": info,
         "title": info.title or "" if title is None else title,

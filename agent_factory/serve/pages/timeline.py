@@ -1,4 +1,4 @@
-"""Timeline: what a run did and what it waited for, on one axis of time."""
+"""Timeline: work and waits of a run on one axis of time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agent_factory.serve.pages.verdicts import changes
 from agent_factory.service import RunSummary, Step, Wait
 
 WIDTH = 1000.0
-"""Units from the beginning of the axis to its end."""
+"""Units of the whole axis."""
 
-_LEAST = 5.0  # units of a bar, so that a short one is seen
-_WAIT_SHARE = 0.35  # the most that one wait takes, of the time in which the run worked
+_LEAST = 5.0  # units of a bar: a short bar stays visible
+_WAIT_SHARE = 0.35  # most of one wait, of the time in which the run worked
 
 KINDS = {
     "queue": "Queue",
@@ -37,17 +37,17 @@ _DECIDED = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a run, before it has a place on the axis.
+    """Part of a run, before its placement on the axis.
 
     Args:
         kind: A key of `KINDS`.
-        name: What worked, or what is waited for.
-        at: When it began, in seconds since 1970.
-        until: When it ended; None if it has not.
-        detail: More about it, in words.
-        error: The type and the text of its error, or "".
-        link: The address of its page, or "".
-        step: The step that it shows, with its tokens and its cost.
+        name: The part at work, or the object of the wait.
+        at: The begin, in seconds since 1970.
+        until: The end; None before the end.
+        detail: More, in words.
+        error: The type and the text of an error, or "".
+        link: The address of a page, or "".
+        step: The step, with tokens and cost.
     """
 
     kind: str
@@ -67,14 +67,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A span on the axis.
+    """Span on the axis.
 
     Args:
         span: The span.
-        x: Where the bar begins, from 0 to `WIDTH`.
-        width: How long it is.
-        offset: Seconds from the beginning of the run to that of the span.
-        seconds: How long it took, or has taken so far.
+        x: The begin of the bar, from 0 to `WIDTH`.
+        width: The length of the bar.
+        offset: Seconds since the begin of the run.
+        seconds: The duration so far.
     """
 
     span: Span
@@ -91,11 +91,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Spans of a run on one axis, in the order in which they began.
+    """Spans of a run on one axis, in the order of their begin.
 
     Args:
         bars: The spans with their places.
-        seconds: How long the run took, or has taken so far.
+        seconds: The duration so far.
         is_cut: Whether waits are drawn shorter than they were.
     """
 
@@ -105,12 +105,12 @@ class Timeline:
 
 
 class Axis:
-    """Places of moments: waits take no more room than a share of the time in which the run worked.
+    """Axis of time, on which waits take at most a share of the time in which the run worked.
 
     Args:
         begin: The first moment.
-        end: The last one.
-        waits: Beginnings and ends of waits.
+        end: The last moment.
+        waits: Begins and ends of waits.
 
     >>> axis = Axis(0.0, 102.0, [(1.0, 101.0)])
     >>> [round(axis.place(moment)) for moment in (0.0, 1.0, 101.0, 102.0)], axis.is_cut
@@ -118,7 +118,7 @@ class Axis:
     """
 
     def __init__(self, begin: float, end: float, waits: Iterable[tuple[float, float]]) -> None:
-        # Calls that run at once wait at once: the time that they share counts once.
+        # Parallel calls wait together: shared time counts once.
         merged: list[list[float]] = []
         for start, stop in sorted(waits):
             if merged and start <= merged[-1][1]:
@@ -126,7 +126,7 @@ class Axis:
             else:
                 merged.append([start, stop])
         active = (end - begin) - sum(stop - start for start, stop in merged)
-        # A run that has only waited has no other scale.
+        # A run without work has no other scale.
         most = active * _WAIT_SHARE if active > 0 else end - begin
         self._moments, self._places, drawn = [begin], [0.0], 0.0
         self.is_cut = False
@@ -166,9 +166,9 @@ def timeline_of(
 
     Args:
         run: The run.
-        steps: What it has recorded.
-        waits: What it waited for.
-        nodes: Steps of the agent since then, from its checkpoints.
+        steps: The recorded steps.
+        waits: The waits.
+        nodes: Later steps, from checkpoints.
         now: The time, in seconds since 1970.
     """
     # A step of a worker whose clock is ahead may end later than now.
@@ -208,7 +208,7 @@ def span_of_step(step: Step) -> Span:
 
 
 def span_of_wait(wait: Wait) -> Span:
-    """A wait as a span, with who has decided what."""
+    """A wait as a span, with its decision."""
     whom = "its client" if wait.kind == "client" else "a person"
     detail = in_one_line(wait.args) or (shortened(wait.question) if wait.question else "")
     name = f"{wait.tool} waits for {whom}"

@@ -1,4 +1,4 @@
-"""Verdicts: who decided what about a call, and what else people did, in words."""
+"""Verdicts: decisions about calls and other acts of people, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_factory.serve.pages.rendering import duration
 from agent_factory.service import AuditEntry, Service, Wait
 
 AUDIT = 500
-"""Entries of the audit of a thread that are read for its conversation."""
+"""Entries of the audit that the conversation of a thread reads."""
 
 _PAST = {
     "approve": "approved",
@@ -35,19 +35,19 @@ _PAST = {
     "undo": "undid effects",
     "stranded": "put back: the agent lacks the node",
 }
-"""What was done, by `AuditEntry.what`."""
+"""Acts, by `AuditEntry.what`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """An entry of the audit, in words.
+    """Entry of the audit, in words.
 
     Args:
         entry: The entry.
-        what: What was done, such as "changed".
-        tool: The tool of the call, if it is known.
-        change: What it was done with: the arguments, or what has become of them, or the reason.
-        args: The arguments that were asked about, if `change` is something else.
+        what: The act, such as "changed".
+        tool: The tool of the call, if known.
+        change: The arguments, their change, or the reason.
+        args: The original arguments, if `change` is something else.
     """
 
     entry: AuditEntry
@@ -58,7 +58,7 @@ class Deed:
 
 
 def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """Describe the changes that an edit makes to arguments.
+    """Describe the changes of an edit to arguments.
 
     >>> changes({"order": "A1", "euros": 40}, {"order": "A1", "euros": 10, "note": "paid"})
     "euros 40 → 10, note: 'paid'"
@@ -77,13 +77,7 @@ def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 def deed_of(
     entry: AuditEntry, wait: Wait | None = None, approval: StandingApproval | None = None
 ) -> Deed:
-    """An entry of the audit, in words.
-
-    Args:
-        entry: The entry.
-        wait: The wait that it is about, if it is still there.
-        approval: The standing approval that it is about, if it is still there.
-    """
+    """An entry of the audit in words, with the wait or the standing approval, if still there."""
     what, detail = _PAST.get(entry.what, entry.what), entry.detail
     detail = detail if isinstance(detail, Mapping) else {}
     call = detail.get("call")
@@ -126,10 +120,10 @@ def deeds_of(service: Service, entries: Sequence[AuditEntry], tenant: str) -> li
 
 
 def verdicts(entries: Iterable[AuditEntry]) -> dict[str, list[str]]:
-    """Return the decisions about calls, in words, by the ids of the calls, the oldest first.
+    """Decisions about calls, in words, by the ids of the calls, the oldest first.
 
     Args:
-        entries: Entries of the audit about one thread, the newest first.
+        entries: Entries of the audit of one thread, the newest first.
     """
     lines: dict[str, list[str]] = defaultdict(list)
     for entry in reversed(list(entries)):

@@ -1,4 +1,4 @@
-"""Waits as pages show them: the call, its form, and what may be decided."""
+"""Waits of pages: the call, the form, and the possible decisions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPANS = {3600: "an hour", 86400: "a day", 7 * 86400: "seven days", 30 * 86400: "
 """For how long people can approve later calls, in seconds."""
 
 PREFIX = "Tool execution requires approval"
-"""What a review says where the agent says nothing else."""
+"""Text of a review by default."""
 
 KINDS = {
     "review": "wants to call",
@@ -34,22 +34,22 @@ KINDS = {
     "pause": "stopped before",
     "client": "waits for its client to run",
 }
-"""What an agent does that waits, by the kind of the wait."""
+"""Action of an agent, by the kind of the wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownWait:
-    """A wait, with the fields of its form.
+    """Wait with the fields of its form.
 
     Args:
         wait: The wait.
-        description: What the tool does.
+        description: The purpose of the tool.
         fields: The arguments, to be edited.
-        question: What is asked, as text.
-        may_decide: Whether the person who looks at it may decide about it.
-        title: The words with which the user has begun the thread.
-        held: What the user has written meanwhile.
-        words: What the user has written last.
+        question: The question as text.
+        may_decide: Whether the reader may decide.
+        title: The first words of the user in the thread.
+        held: Messages of the user since then.
+        words: The last words of the user.
     """
 
     wait: Wait
@@ -73,7 +73,7 @@ class ShownWait:
 
     @property
     def does(self) -> str:
-        """Action of the agent that waits, in words."""
+        """Action of the agent, in words."""
         return KINDS.get(self.wait.kind, "waits at")
 
     @property
@@ -118,13 +118,13 @@ class ShownWait:
 
 
 def found_waits(service: Service, request: Request) -> dict[str, Any]:
-    """The list of waits that a request asks for, with what its page needs besides."""
+    """Values of a page with the list of waits for a request."""
     query, principal = request.query_params, request.state.principal
     inbox, offset = service.inbox(principal.tenant), number(request, "offset", 0)
     filters: Any = {name: query.get(name) or None for name in ("agent", "tool", "text")}
     mine = query.get("mine") == "1"
     claimed_by = principal.name if mine else None
-    # One more than is shown tells whether there is another page.
+    # With the first of the next page.
     rows = inbox.waits(**filters, claimed_by=claimed_by, limit=PAGE + 1, offset=offset)
     return {
         "found": shown_waits(service, rows[:PAGE], request),
@@ -153,7 +153,7 @@ def shown_waits(service: Service, waits: Sequence[Wait], request: Request) -> li
 
 
 def held_with(service: Service, wait: Wait) -> tuple[QueuedMessage, ...]:
-    """Messages of the user since a wait came up; none once it is decided."""
+    """Messages of the user since a wait came up; none once the wait is decided."""
     if wait.decided_at is not None:
         return ()
     try:
@@ -176,10 +176,10 @@ def shown_wait(
     Args:
         service: The service.
         wait: The wait.
-        request: Who looks at it.
-        fields: The fields as somebody has filled them in; None takes them from the call.
-        title: The words with which the user has begun the thread.
-        held: What the user has written meanwhile.
+        request: The request of the reader.
+        fields: The fields as somebody has filled them in; None takes the arguments of the call.
+        title: The first words of the user in the thread.
+        held: Messages of the user since then.
     """
     schema, description = schema_of(service, wait)
     if fields is None:
@@ -188,9 +188,9 @@ def shown_wait(
     if isinstance(value, Mapping) and len(value) == 1:
         (value,) = value.values()
     question = "" if value is None else value if isinstance(value, str) else repr(value)
-    if wait.kind == "review":  # what a description says by default is on the page already
+    if wait.kind == "review":  # the page has the default description already
         prefix, _, rest = question.partition(f"\n\nTool: {wait.tool}\nArgs: ")
-        # The arguments are one line; why the call is asked about follows.
+        # The arguments are one line; the reason follows.
         parts = ("" if prefix == PREFIX else prefix, rest.partition("\n")[2])
         question = "\n".join(filter(None, parts))
     principal, may_decide = request.state.principal, request.state.may_decide
@@ -201,7 +201,7 @@ def shown_wait(
 
 
 def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None, str]:
-    """The JSON schema of a call's arguments, if it is known, and what the tool does."""
+    """The JSON schema of a call's arguments, if known, and the purpose of the tool."""
     try:
         tool = tools_of(service.agents[wait.agent])[wait.tool]
     except (ArgumentError, KeyError):  # another library's graph, or a tool of a subagent
@@ -216,14 +216,14 @@ def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None
 def decide(
     service: Service, request: Request, wait: str, kind: str, options: Mapping[str, Any]
 ) -> None:
-    """Make a decision for the one who has sent a form.
+    """Decide for the sender of a form.
 
     Args:
         service: The service.
         request: The request with the form.
         wait: The id of the wait.
         kind: The type of the decision.
-        options: Its other parts, as `Service.decide` takes them.
+        options: More for `Service.decide`.
     """
     principal = request.state.principal
     service.decide(
@@ -241,7 +241,7 @@ def decide(
 def refusal_of(
     service: Service, request: Request, wait: str, decision: Mapping[str, object]
 ) -> str:
-    """Reason why a decision from a form would be refused; "" if it would not."""
+    """Reason against a decision from a form; "" if there is none."""
     principal = request.state.principal
     inbox = service.inbox(principal.tenant, may_decide=request.state.may_decide)
     judgement = inbox.judge(wait, decision, by=principal.name, roles=principal.roles)

@@ -1,4 +1,4 @@
-"""Wording: what has happened on a thread, in words."""
+"""Wording: events of a thread, in words."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from agent_factory.serve.pages.verdicts import changes
 from agent_factory.service import Wait
 
 LONGEST = 160
-"""Characters of a text that a line quotes."""
+"""Most characters of a quotation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Something that happened: who did what, to which tool, and how.
+    """An event: who did what, to which tool, and how.
 
     Args:
         who: A person or an agent.
-        did: What they did, such as "approved".
-        tool: The tool that it was about, if there is one.
-        how: Arguments, or a text, or what was changed.
+        did: The action, such as "approved".
+        tool: The tool, if there is one.
+        how: Arguments, a text, or a change.
         kind: "human", "ai", "tool" or "decision", for the style.
     """
 
@@ -37,18 +37,18 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """Words for what has happened, with the names of those who did it.
+    """Words for the events of a thread.
 
     Args:
         agent: The name of the agent.
-        author: Who writes to it, such as "the user".
+        author: Who writes to the agent, such as "the user".
     """
 
     agent: str
     author: str = "the user"
 
     def lines(self, before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> list[Line]:
-        """What has happened between two states, by their messages."""
+        """The events between two states, by their messages."""
         previous = by_id(before)
         messages = by_id(after)
         lines: list[Line] = []
@@ -63,7 +63,7 @@ class Wording:
         return lines
 
     def written(self, message: BaseMessage) -> Iterator[Line]:
-        """A message that was added."""
+        """A new message."""
         # Set where a middleware has written the message, such as a summary.
         source = message.additional_kwargs.get("lc_source")
         text = quoted(message.text)
@@ -86,9 +86,9 @@ class Wording:
             yield Line("", f"{message.type} message:", how=text)
 
     def changed(self, before: BaseMessage, after: BaseMessage) -> Iterator[Line]:
-        """A message that was there, and is another one now."""
+        """A message with another content under its id."""
         if isinstance(before, AIMessage) and isinstance(after, AIMessage):
-            # A review changes the arguments of a call in its message, which keeps its id.
+            # A review changes arguments in the message, whose id stays.
             calls = {call["id"]: call for call in before.tool_calls}
             for call in after.tool_calls:
                 earlier = calls.get(call["id"])
@@ -98,7 +98,7 @@ class Wording:
             yield Line("", "a message became", how=quoted(after.text))
 
     def decision(self, wait: Wait) -> Line:
-        """The decision about a wait, or that there is none yet."""
+        """The decision about a wait, or its absence."""
         kind = (wait.decision or {}).get("type")
         message = (wait.decision or {}).get("message")
         if kind is None:
