@@ -40,7 +40,7 @@ class RequestCheck:
 
     The memory has the keys of messages that were checked in this process. `notice` returns the text
     in place of a blocked message, also in the thread, for the message and the reason; with None the
-    model reads the usual text. `unchecked` is left to check.
+    model reads the usual text. `unchecked` is the rest.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RequestCheck:
 
     @property
     def objection(self) -> str | None:
-        """Reason for which a message was blocked that has no answer yet; None without one."""
+        """Reason of a blocked message without an answer so far; None without such a message."""
         for message, key in reversed(self._messages):
             if key in self._blocked or isinstance(message, AIMessage):
                 return self._blocked.get(key)
@@ -129,7 +129,7 @@ class RequestCheck:
 
 
 def readable_messages(state: Mapping[str, Any]) -> Sequence[AnyMessage]:
-    """Return the messages of a thread, with a notice in place of each that a guard has blocked."""
+    """Return the messages of a thread, with a notice in place of each blocked message."""
     messages: Sequence[AnyMessage] = state.get("messages", ())
     records: Iterable[GuardRecord] = (state.get("guard_records") or {}).values()
     if not (blocked := {key for record in records for key in record["blocked"]}):
@@ -165,7 +165,7 @@ def remember(memory: dict[str, None], messages: Iterable[AnyMessage]) -> None:
 
 
 def key_of(message: AnyMessage) -> str:
-    """Return the id of a message with a digest of all parts that a model reads."""
+    """Return the id of a message with a digest of all parts for a model."""
     # A result has no id before it is in the thread.
     id = message.tool_call_id if isinstance(message, ToolMessage) else message.id
     calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
@@ -181,9 +181,9 @@ def digest_of(messages: Iterable[AnyMessage]) -> str:
 
 
 def _groups(keys: Iterable[str]) -> Iterator[list[tuple[str, str]]]:
-    """Yield keys in groups, each with the digest of the group up to it.
+    """Yield keys in groups, each with the digest of the group up to the key.
 
-    A key itself says whether a group ends with it, so that each group stays the same if earlier
+    A key itself decides whether its group ends there, so that each group stays the same if earlier
     messages leave the thread.
     """
     group, digest = list[tuple[str, str]](), ""

@@ -16,7 +16,7 @@ _WILDCARDS = frozenset("*?[")
 def usage_limits(
     unit: Any, by_scope: Mapping[Any, float | None], tool: str = ""
 ) -> tuple[UsageLimit, ...]:
-    """Limits of one unit, by what they are the limit of; None sets none."""
+    """Limits of one unit, by scope; None sets no limit."""
     return tuple(
         UsageLimit(most, unit, scope, tool) for scope, most in by_scope.items() if most is not None
     )
@@ -27,8 +27,8 @@ def policy_guards(
 ) -> tuple[ToolGuard, ...]:
     """Guards of the rules of a policy that do not allow calls.
 
-    An earlier rule takes its calls from later ones: calls that it allows from all of them, calls of
-    a judge from rules that ask or deny, and calls of people from rules that deny. Calls without a
+    An earlier rule takes its calls from later rules: allowed calls from all of them, calls of a
+    judge from rules that ask or deny, and calls of people from rules that deny. Calls without a
     rule are asked about.
     """
     guards: list[ToolGuard] = []
@@ -59,8 +59,8 @@ def policy_guards(
                 elif _includes(tool, other):
                     without.append(other)
                 elif _may_overlap(other, tool):
-                    # No pattern is about what both are about, and this one alone would say too
-                    # much.
+                    # No pattern covers exactly the calls of both patterns, and this pattern alone
+                    # would cover too many.
                     words.append(f"not ({other} and {calls})")
             when, names = " and ".join(words), tuple(dict.fromkeys(without))
             options = _options(rule) | {"decides_again": place == "around_tool"}
@@ -70,7 +70,7 @@ def policy_guards(
 
 
 def _tools(rule: Rule) -> str:
-    """The pattern of the tools of a rule: a subclass may be about others."""
+    """The pattern of the tools of a rule: a subclass may cover other tools."""
     return rule.tool if type(rule).names is Rule.names else "*"
 
 
@@ -94,7 +94,7 @@ def _is_whole(rule: Rule) -> bool:
 def policy_findings(
     owner: str, policy: ToolPolicy, tools: Iterable[Any], count: int
 ) -> Iterator[BuildWarning]:
-    """Rules among the first `count` that never decide, and tools whose calls no rule is about."""
+    """Rules among the first `count` that never decide, and tools without a rule for any call."""
     for number, rule in enumerate(policy.rules[: count if decides_as_written(policy) else 0]):
         for first in policy.rules[:number]:
             if _is_whole(first) and _includes(first.tool, rule.tool):
@@ -132,8 +132,8 @@ def _options(rule: Rule) -> dict[str, Any]:
 
 
 def _includes(pattern: str, other: str) -> bool:
-    """Return True if each tool that matches the other pattern matches this one, too."""
-    # As a text, "*" matches "[!d]*", although it is also about tools that begin with a "d".
+    """Return True if this pattern matches each tool of the other pattern."""
+    # As a text, "*" matches "[!d]*", although "*" also covers tools that begin with a "d".
     is_certain = not {"?", "["} & set(pattern) or not _WILDCARDS & set(other)
     return pattern == other or (is_certain and fnmatchcase(other, pattern))
 

@@ -1,4 +1,4 @@
-"""Reasons why a model stopped, by its provider: it refused, was cut off, or could not be read."""
+"""Reasons why a model stopped, by its provider: a refusal, a cut answer, an unreadable answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFUSALS = frozenset(
         "error_toxic",  # Cohere
     }
 )
-"""The reasons that providers document for an answer that was refused or withheld."""
+"""The documented reasons of providers for an answer that was refused or withheld."""
 
 _CUT = frozenset(
     {
@@ -36,7 +36,7 @@ _CUT = frozenset(
         "error_limit",  # Cohere: the same
     }
 )
-"""The reasons that providers document for an answer that ended at a limit of tokens."""
+"""The documented reasons of providers for an answer that ended at a limit of tokens."""
 
 _MALFORMATIONS = frozenset(
     {
@@ -46,7 +46,7 @@ _MALFORMATIONS = frozenset(
         "malformed_model_output",  # the same
     }
 )
-"""The reasons that providers document for an answer that they could not read."""
+"""The documented reasons of providers for an answer that they could not read."""
 
 _KEYS = ("stop_reason", "finish_reason", "stopReason", "done_reason")
 
@@ -58,9 +58,9 @@ _NOT_BLOCKED = (None, 0, "0", "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UN
 
 
 def refusal_of(message: AIMessage) -> str | None:
-    """The sign by which a provider marks an answer as a refusal; None if there is none.
+    """The sign by which a provider marks an answer as a refusal; None without a sign.
 
-    It is a stop reason in `response_metadata` that providers document as a refusal, a text in
+    The sign is a stop reason in `response_metadata` that providers document as a refusal, a text in
     `additional_kwargs["refusal"]`, or a content block of type "refusal".
 
     >>> refusal_of(AIMessage("", response_metadata={"finish_reason": "SAFETY"}))
@@ -79,7 +79,7 @@ def refusal_of(message: AIMessage) -> str | None:
     if message.additional_kwargs.get("refusal"):
         return "refusal"
     for block in blocks:
-        # LangChain wraps blocks that it does not know as {"type": "non_standard", "value": block}.
+        # LangChain wraps unknown blocks as {"type": "non_standard", "value": block}.
         if isinstance(block, Mapping) and block.get("type") == "non_standard":
             block = block.get("value") or block
         if isinstance(block, Mapping) and block.get("type") == "refusal":
@@ -88,7 +88,7 @@ def refusal_of(message: AIMessage) -> str | None:
 
 
 def fault_of(message: AIMessage) -> tuple[Literal["cut", "malformed"], str] | None:
-    """Fault of an answer by its provider's reason, with that reason; None if it has none."""
+    """Fault of an answer by its provider's reason, with the reason; None without a fault."""
     for key, reason in _reasons(message.response_metadata):
         if key == "prompt_feedback":
             continue
@@ -111,6 +111,6 @@ def _reasons(metadata: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def _normalized(reason: object) -> str:
-    """A reason in lower case; integrations write it as a string or an enum, in any case."""
+    """A reason in lower case; integrations write a string or an enum, in any case."""
     name = getattr(reason, "name", reason)
     return str(name).rpartition(".")[2].lower().replace("-", "_")

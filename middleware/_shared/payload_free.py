@@ -8,6 +8,6 @@ from agent_factory import AgentMiddleware, StateT, TracePolicy, omit_payload
 
 
 class PayloadFree(AgentMiddleware[StateT, Any]):
-    """Middleware whose spans omit the states and requests that it gets: they hold conversations."""
+    """Middleware whose spans omit states and requests, which hold conversations."""
 
     trace_policy = TracePolicy(process_inputs=omit_payload)

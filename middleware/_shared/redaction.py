@@ -1,12 +1,12 @@
-"""Personal data in a text: how it is found, and what replaces it.
+"""Personal data in a text: finding and replacing them.
 
-The built-in patterns look at each character a bounded number of times, so that they take time
-proportional to the text. What they find is validated by a check digit, by the standard library's
+The built-in patterns look at each character a bounded number of times, so that their time is
+proportional to the text. Matches are validated by a check digit, by the standard library's
 `ipaddress`, by phonenumbers or presidio.
 
-A text that is still being written can be redacted only up to where nothing that follows can change
-a match. A `Detector` knows that place: if its matches contain no white space, after the last space;
-for numbers in groups, before the last run of groups; otherwise nowhere before the end.
+An unfinished text can be redacted only up to a position from which no later character can change a
+match. A `Detector` knows the position: for matches without white space, after the last space; for
+numbers in groups, before the last run of groups; otherwise the beginning.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class PIIMatch(TypedDict):
 
     Attributes:
         type: The kind of data, for example "email".
-        value: The data itself.
-        start: Index of its first character.
-        end: Index of the first character after it.
+        value: The data.
+        start: Index of the first character.
+        end: Index of the first character after the data.
     """
 
     type: str
@@ -58,8 +58,8 @@ class Detector(NamedTuple):
 
     # Returns the matches in a text, in order and without overlap.
     find: Callable[[str], list[PIIMatch]]
-    # Returns how many leading characters of a text may be cut off, so that the matches in both
-    # parts are the matches in the whole, however the text continues.
+    # Returns how many leading characters of a text may be cut off, so that both parts have the
+    # matches of the whole, however the text continues.
     settled: Callable[[str], int]
 
 
@@ -74,7 +74,7 @@ _WIDE = "\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
 _TO_ASCII = {code: chr(code - 0xFEE0) for code in range(0xFF10, 0xFF5B) if chr(code).isalnum()}
 _DOTS_TO_ASCII = dict.fromkeys(map(ord, _DOT + _STOP), ".")
 
-# Quotation marks, and the punctuation of scripts that put no space after it.
+# Quotation marks, and the punctuation of scripts without a space after it.
 _FOREIGN = "\u2018-\u201f\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f\uff61"
 
 _LOCAL = rf"[^\s{_AT}<>()\[\],;:\"\\/=?&{{}}|`{_FOREIGN}]"
@@ -85,10 +85,10 @@ _DOMAIN = (
     rf"[{_AT}](?:{_LABEL}++(?:[{_DOT}]{_LABEL}++)++"
     rf"|{_LABEL}++(?:[{_STOP}{_DOT}]{_PLAIN_LABEL}++)++|\[[0-9A-Za-z:.]{{2,64}}\])"
 )
-# The lookbehind starts a match only where a run of such characters starts, so that a run without
-# an address is read once.
+# The lookbehind starts a match only at the start of a run of such characters, so that a run
+# without an address is read once.
 _EMAIL = re.compile(rf'(?:"[^"\s]{{1,64}}"|(?<!{_LOCAL}){_LOCAL}++){_DOMAIN}')
-_NEXT_EMAIL = re.compile(rf"{_LOCAL}++{_DOMAIN}")  # one that begins where another has ended
+_NEXT_EMAIL = re.compile(rf"{_LOCAL}++{_DOMAIN}")  # an address right after another address
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
 _AFTER_SCHEME = re.compile("[:\uff1a][/\uff0f]{2}")
 _ADDRESS = re.compile(
@@ -105,7 +105,7 @@ _IPV4 = re.compile(
     rf"(?<![^\W_])(?<!\d\.)[0-9]{{1,3}}(?:[{_DOT}{_STOP}][0-9]{{1,3}}){{3}}(?![^\W_])(?!\.\d)"
 )
 _PADDED = re.compile(r"\b(?:00|0(?=[0-9]{2}))(?=[0-9]{1,2}\b)")
-# Whatever may be an address; `IPv6Address` decides.
+# Candidates for addresses; `IPv6Address` decides.
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:.]{2,45}+(?![\w:])")
 _ZONE = re.compile(r"%[\w.-]{1,32}")
 # Not within a longer row of pairs, such as the fingerprint of a key.
@@ -128,7 +128,7 @@ def detect_email(content: str) -> list[PIIMatch]:
     match = _EMAIL.search(content)
     while match:
         start, end = _skip_escape(content, match.start()), match.end()
-        # Signs that an address may hold, and that a sentence may put before it.
+        # Signs that an address may hold, and a sentence may put before an address.
         start += len(content[start:end]) - len(content[start:end].lstrip("'.*-_~+"))
         end -= len(match[0]) - len(match[0].rstrip("-_"))
         # Otherwise nothing but such signs stood before the at sign.
@@ -139,12 +139,12 @@ def detect_email(content: str) -> list[PIIMatch]:
 
 
 def detect_url(content: str) -> list[PIIMatch]:
-    """Find URLs with a scheme, and bare ones that begin with `www.` or have a path or a query.
+    """Find URLs with a scheme, and bare URLs with `www.` at the beginning, a path or a query.
 
     >>> [match["value"] for match in detect_url("(see https://example.com/a?b=c, example.org/d)")]
     ['https://example.com/a?b=c', 'example.org/d']
     """
-    # Pairs: where the URL begins, and where the part after its scheme begins.
+    # Pairs: the beginning of the URL, and of the part after its scheme.
     # Each sign becomes one sign, so positions hold in the content as well.
     plain = content.translate(_TO_ASCII)
     starts = []
@@ -152,14 +152,14 @@ def detect_url(content: str) -> list[PIIMatch]:
         start = _skip_escape(content, bare.start())
         starts.append((start, start))
     for mark in _AFTER_SCHEME.finditer(content):
-        # The longest scheme that `_SCHEME` matches has 31 characters.
+        # The longest scheme of `_SCHEME` has 31 characters.
         before = plain[max(0, mark.start() - 31) : mark.start()]
         if scheme := _SCHEME.search(before):
             starts.append((_skip_escape(content, mark.start() - len(scheme[0])), mark.end()))
     spans, offset = [], 0
     for start, address in sorted(starts):
         if start >= offset and (match := _ADDRESS.match(content, address)):
-            # Without the punctuation that ends the sentence; paired brackets belong to the URL.
+            # Without the punctuation at the end of the sentence; paired brackets belong to the URL.
             url, offset = match[0], match.end()
             open_brackets = {end: url.count(start) - url.count(end) for start, end in ("()", "[]")}
             while offset > address and (last := content[offset - 1]) in ".,;:!?'*_)]":
@@ -194,7 +194,7 @@ def detect_ip(content: str) -> list[PIIMatch]:
 
 def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
     text = text.translate(_DOTS_TO_ASCII)
-    if kind is IPv4Address:  # it refuses "192.168.001.010", which some devices write
+    if kind is IPv4Address:  # IPv4Address refuses "192.168.001.010", which some devices write
         text = _PADDED.sub("", text)
     try:
         kind(text)
@@ -204,7 +204,7 @@ def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
 
 
 def detect_mac_address(content: str) -> list[PIIMatch]:
-    """Find MAC addresses of 48 or 64 bits, in pairs or in the groups of four that routers print.
+    """Find MAC addresses of 48 or 64 bits, in pairs or in the groups of four of routers.
 
     >>> [match["value"] for match in detect_mac_address("eth0 00:1a:2b:3c:4d:5e")]
     ['00:1a:2b:3c:4d:5e']
@@ -240,8 +240,8 @@ _FEWEST_DIGITS = 6
 def detect_credit_card(content: str) -> list[PIIMatch]:
     """Find payment card numbers: 13 to 19 digits (ISO/IEC 7812) with a valid check digit.
 
-    Those of Maestro may have 12. The digits may be in groups, separated by spaces of any width,
-    tabs, hyphens, dots or underscores, and invisible characters may stand between any two of them.
+    Numbers of Maestro may have 12. The digits may be in groups, separated by spaces of any width,
+    tabs, hyphens, dots or underscores, and invisible characters may stand between any two digits.
 
     >>> [match["value"] for match in detect_credit_card("4242 4242 4242 4242, not ...4243")]
     ['4242 4242 4242 4242']
@@ -249,14 +249,14 @@ def detect_credit_card(content: str) -> list[PIIMatch]:
     spans = []
     runs = list(_CARD_RUN.finditer(content))
     if "\t" in content or not content.isascii():
-        # In addition, so that a number next to a tab is not hidden by what is behind the tab.
+        # In addition, so that the text behind a tab does not hide a number before the tab.
         runs += _ODD_CARD_RUN.finditer(content)
     for run in runs:
         if run.end() - run.start() < _CARD_SIZES.start:
             continue
         groups = list(_DIGITS.finditer(content, *run.span()))
         if content[run.end() : run.end() + 1].isalpha():
-            groups.pop()  # it is the beginning of a word
+            groups.pop()  # the beginning of a word
         index = 0
         while index < len(groups):
             # A group has at least one digit: no more groups than digits can belong to a card.
@@ -268,14 +268,14 @@ def detect_credit_card(content: str) -> list[PIIMatch]:
 
 
 def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
-    """Count the first groups that form a card number; the largest number that does, or 0."""
+    """Count the first groups that form a card number; the largest possible number, or 0."""
     digits, group_count = "", 0
     for count, group in enumerate(groups, 1):
         new = [str(int(char)) for char in group[0] if char not in _INVISIBLE]
         digits += "".join(new)
         if len(digits) >= _CARD_SIZES.stop or (count == 1 and len(new) < _SHORTEST_GROUP):
             break
-        # Only Maestro issues numbers of 12 digits, which also begin many that are longer.
+        # Only Maestro issues numbers of 12 digits, with which many longer numbers begin.
         maestro = count == len(groups) and re.match("50|5[6-9]|6", digits)
         if len(digits) >= _CARD_SIZES.start + (not maestro) and digits[0] != "0":
             # The check digit (Luhn).
@@ -290,7 +290,7 @@ def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
 def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
     """Find telephone numbers that exist in a numbering plan.
 
-    Numbers with a country code are found everywhere. Those without are read as numbers of
+    Numbers with a country code are found everywhere. Other numbers are read as numbers of
     `region`; for another country pass `detector=functools.partial(detect_phone, region="DE")`.
 
     Args:
@@ -311,7 +311,7 @@ def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
     runs = []
     for run in _PHONE_RUN.finditer(content):
         start = run.start()
-        # A date is not a number, and must not hide one next to it.
+        # A date is not a number, and must not hide an adjacent number.
         for date in _DATE.finditer(content, *run.span()):
             runs.append((start, date.start()))
             start = date.end()
@@ -326,7 +326,8 @@ def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
         # text.
         text = content[before:after]
         for match in phonenumbers.PhoneNumberMatcher(text, region, max_tries=maxsize):
-            # "(+1 650 253 0000)" is found without its closing bracket: leave out the opening one.
+            # "(+1 650 253 0000)" is found without its closing bracket: leave out the opening
+            # bracket.
             whole = ")" in match.raw_string or not match.raw_string.startswith("(")
             spans.append((before + match.start + (not whole), before + match.end))
     return _to_matches("phone", content, spans)
@@ -344,7 +345,7 @@ def detect_name(content: str, analyzer: Any = None) -> list[PIIMatch]:
 
     Presidio needs a language model of spaCy, which you choose and install; nothing is downloaded.
     Without an analyzer, presidio's default English model is used:
-    `python -m spacy download en_core_web_lg`. For another one, pass
+    `python -m spacy download en_core_web_lg`. For another model, pass
     `detector=functools.partial(detect_name, analyzer=my_engine)`.
 
     Args:
@@ -381,7 +382,7 @@ def _default_analyzer() -> Any:
 
 
 def _to_matches(kind: str, text: str, spans: Iterable[Span]) -> list[PIIMatch]:
-    """The spans as matches; overlapping spans become one, and all are clipped to the text."""
+    """The spans as matches; overlapping spans are joined, and all are clipped to the text."""
     merged_spans: list[Span] = []
     for start, end in spans:
         start, end = max(start, 0), min(end, len(text))
@@ -402,7 +403,7 @@ def _skip_escape(text: str, start: int) -> int:
 
 # How much of a text is settled
 
-# Characters within a number written in groups, or between it and its extension.
+# Characters within a number in groups, or between the number and its extension.
 _IN_NUMBERS = (
     "0123456789()[]+/~#;:=,extnsioEXTNSIO\u30fc\uff08\uff09\uff0b"
     f"{_SPACES}{_HYPHENS}{_DOT}{_STOP}{_INVISIBLE}"
@@ -423,7 +424,7 @@ def _settled_words(text: str, end: int | None = None) -> int:
 
 
 def _settled_numbers(text: str) -> int:
-    """Before a number in groups that the last word may belong to, and never within a word."""
+    """Position before a number in groups with the last word, and never within a word."""
     cut = _settled_words(text)
     while cut and (cut == len(text) or _is_in_number(text[cut])):
         run = cut
@@ -452,7 +453,7 @@ _BUILT_IN: Mapping[str, tuple[Callable[..., list[PIIMatch]], Callable[[str], int
     "name": (detect_name, _settled_nowhere, "presidio_analyzer"),
 }
 
-# A subset of the regular expressions that neither match white space nor look across it.
+# A subset of the regular expressions that neither match white space nor look across white space.
 _WITHOUT_SPACE = re.compile(
     r"""(?:
         \\[dwSb] | \\[^\w\s]                                  # escapes
@@ -474,7 +475,7 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
                 f"{pii_type!r}. Pass detector=, a regular expression or a function."
             )
         find, settle, package = _BUILT_IN[pii_type]
-        if package:  # not imported yet: that takes seconds for some
+        if package:  # not imported yet: some imports take seconds
             require("pii", f"The detector of {pii_type!r}", package)
         return Detector(find, settle)
     if isinstance(detector, str | re.Pattern):
@@ -498,7 +499,7 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
         raise TypeError(
             f"detector must be a regular expression or a function of a text, got {detector!r}."
         )
-    # A partial of a built-in detector, with other arguments, settles as the built-in one.
+    # A partial of a built-in detector, with other arguments, settles as the built-in detector.
     function = detector.func if isinstance(detector, partial) else detector
     built_in = (settle for find, settle, _ in _BUILT_IN.values() if find == function)
     settle = next(built_in, _settled_nowhere)
@@ -536,7 +537,7 @@ def _find_by_function(
 
 Strategy = Literal["redact", "block", "mask", "hash"]
 
-# Default key of hashes: without it nobody can look a value up, not even with a table of hashes.
+# Default key of hashes: without the key nobody can look a value up, even with a table of hashes.
 _PROCESS_KEY = secrets.token_bytes(32)
 
 
@@ -599,7 +600,7 @@ class RedactionRule:
             )
         check_choice("strategy", self.strategy, get_args(Strategy))
         if not isinstance(self.hash_key, bytes | str | None) or self.hash_key in (b"", ""):
-            # The key is not shown: it is a secret.
+            # The key is a secret, and not shown.
             raise TypeError(
                 f"hash_key must be non-empty bytes or str, got {type(self.hash_key).__name__}."
             )
@@ -642,10 +643,10 @@ class RedactionRule:
         return "".join([*pieces, text[offset:]])
 
     def find(self, text: str) -> list[PIIMatch]:
-        """Return the matches in order and without overlap, except in marks that the rule wrote."""
+        """Return the matches in order and without overlap, except in marks of the rule."""
         result = self._detector.find(text)
         if self.strategy == "mask" and self.pii_type not in _MASKS:
-            # The last characters of a value that has been masked may look like another value.
+            # The last characters of a masked value may look like another value.
             result = [
                 m
                 for m in result
@@ -675,14 +676,14 @@ class RedactionRule:
 
 @dataclass(frozen=True)
 class ResolvedRedactionRule:
-    """Redaction rule that returns the matches along with the text, as LangChain's do.
+    """Redaction rule that returns the matches along with the text, like LangChain's rules.
 
     Args:
-        rule: The rule that it applies.
+        rule: The rule to apply.
 
     Attributes:
         pii_type: The kind of data.
-        strategy: What replaces it.
+        strategy: The kind of replacement.
 
     >>> RedactionRule("email").resolve().apply("Nobody wrote.")
     ('Nobody wrote.', [])
@@ -699,7 +700,7 @@ class ResolvedRedactionRule:
         return self.rule.strategy
 
     def detector(self, text: str) -> list[PIIMatch]:
-        """Return the matches in order and without overlap, except in marks that the rule wrote."""
+        """Return the matches in order and without overlap, except in marks of the rule."""
         return self.rule.find(text)
 
     def apply(self, text: str) -> tuple[str, list[PIIMatch]]:

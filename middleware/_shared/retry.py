@@ -39,10 +39,10 @@ from .overflow import plural, recovers_later
 from .validation import check_count, check_number
 
 RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
-"""The exceptions that are retried: types, or a predicate."""
+"""The exceptions to retry: types, or a predicate."""
 
 OnFailure = Literal["continue", "error"] | Callable[[Exception], str]
-"""What the last failed attempt leads to: a standard text, the exception, or the caller's text."""
+"""The result of the last failed attempt: a standard text, the exception, or the caller's text."""
 
 NOT_TRANSIENT: Final = (AgentFactoryError, ContextOverflowError, ToolInvocationError)
 """Errors that the same call would raise again: an unknown tool, a limit that is used up, arguments
@@ -55,7 +55,7 @@ _DEPRECATED: Final[Mapping[object, Literal["continue", "error"]]] = {
     "raise": "error",
     "return_message": "continue",
 }
-"""Old values of langchain's `on_failure`, and what they are called now."""
+"""Old values of langchain's `on_failure`, with their names of today."""
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
@@ -138,8 +138,8 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
     ) -> Flow[ResultT]:
         """Call inward until an attempt succeeds, or make the last failure's `report`.
 
-        A call that may have run is repeated if it is idempotent, or if `retry_on` names the error
-        and no OnceMiddleware decides about it.
+        A call that may have run is repeated if idempotent, or if `retry_on` names the error and no
+        OnceMiddleware decides about the call.
         """
         waits: Iterator[float] | None = None
         attempts = 0
@@ -216,7 +216,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
 
 
 def retry_after(error: Exception) -> float:
-    """The seconds that a server asks to wait, by the headers of its response; 0 without a wish.
+    """The seconds to wait that a server asks for in the headers of its response; 0 without.
 
     Clients keep the response in `error.response` (openai, anthropic, httpx, requests), or its
     headers in `error.headers` (urllib, aiohttp).
@@ -226,9 +226,9 @@ def retry_after(error: Exception) -> float:
     try:
         # `headers` may be anything: a missing attribute is caught below.
         values = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
-    except Exception:  # a foreign object without headers, or with unusual ones
+    except Exception:  # a foreign object without headers, or with unusual headers
         return 0.0
-    # `retry-after-ms` is not standard, but more exact: the clients of OpenAI prefer it too.
+    # `retry-after-ms` is not standard, but more exact: OpenAI's clients prefer it too.
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = values.get(name, "")
         try:

@@ -12,20 +12,20 @@ from agent_factory.types import configured
 
 
 def structured_model(model: Any, schema: dict[str, object]) -> tuple[Any, bool]:
-    """The model with structured output, or the model itself and False if it has none.
+    """The model with structured output, or the same model and False without structured output.
 
     To be called in the run: a configurable model would bind the schema to its default.
     """
     model = configured(model)
     try:
-        # With the raw message: a model that ignores the structure then raises nothing.
+        # With the raw message, a model without the structure raises nothing.
         return model.with_structured_output(schema, include_raw=True), True
     except (AttributeError, NotImplementedError):
         return model, False
 
 
 def read_answer(answer: object) -> object:
-    """The value that was parsed of an answer; the message of the model if nothing was."""
+    """The parsed value of an answer; the message of the model without a parsed value."""
     if isinstance(answer, Mapping) and "raw" in answer:
         parsed = answer.get("parsed")
         return answer["raw"] if parsed is None else parsed
@@ -33,10 +33,10 @@ def read_answer(answer: object) -> object:
 
 
 def structured_answer(answer: object, brackets: str) -> Any:
-    """The value in an answer, not validated; None if there is none.
+    """The value in an answer, not validated; None without a value.
 
-    If the model has ignored the structure, the value is read from its text, from the first of the
-    brackets ("{}" or "[]") to the last.
+    If the model has ignored the structure, the value is read from the text, from the first bracket
+    ("{}" or "[]") to the last.
     """
     value = read_answer(answer)
     if not isinstance(value, BaseMessage):

@@ -77,7 +77,7 @@ class _MessageCounts:
     def __init__(self, count: TokenCounter) -> None:
         self._count = count
         # An entry holds for a message object with a content object. Counts can be added up,
-        # because that counter counts each message separately.
+        # because the counter counts each message separately.
         self._counts: dict[int, tuple[ref[BaseMessage], object, int]] = {}
 
     def total(self, messages: Sequence[BaseMessage]) -> int:
@@ -109,7 +109,7 @@ class _ToolSchemas:
         self._last: tuple[list[ref[object]], list[str], SystemMessage] = [], [], SystemMessage("[]")
 
     def message_for(self, tools: Sequence[BaseTool | dict[str, object]]) -> SystemMessage:
-        """The schemas in one message; the same object for the same tools, so it is counted once."""
+        """The schemas in one message; the same object for the same tools, which is counted once."""
         last_tools, last_texts, message = self._last
         if len(tools) == len(last_tools) and all(
             last() is tool for tool, last in zip(tools, last_tools, strict=True)

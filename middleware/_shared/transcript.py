@@ -1,4 +1,4 @@
-"""A conversation as text that a model can be asked about."""
+"""A conversation as text in a question to a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .messages import CALL_BLOCKS, REASONING_BLOCKS
 
 _ROLES = {"human": "User", "ai": "Assistant", "system": "System"}
 
-# Keys of content blocks that hold a file or refer to one.
+# Keys of content blocks with a file or a reference to a file.
 _ATTACHMENTS = frozenset(
     {"audio", "document", "file", "image", "input_audio", "video"}
     | {"base64", "data", "file_data"}
@@ -23,7 +23,7 @@ _ATTACHMENTS = frozenset(
 # Keys, at any depth of a block, whose value may be the address of a file.
 _ADDRESSES = ("url", "uri", "image_url", "file_url", "file_uri", "source")
 
-# Keys of content blocks that only their provider can read.
+# Keys of content blocks for their provider alone.
 _OPAQUE = frozenset(
     {"encrypted_content", "encrypted_index", "encrypted_stdout"}
     | {"extras", "signature", "thought_signature"}
@@ -31,7 +31,7 @@ _OPAQUE = frozenset(
 
 
 def render(message: BaseMessage) -> str:
-    """A message as text: its author and content, and the tools that it calls."""
+    """A message as text: its author and content, and its tool calls."""
     text = _text(message.content)
     if isinstance(message, ToolMessage):
         failed = " failed" if message.status == "error" else ""
@@ -57,7 +57,7 @@ def _block_text(block: object) -> str:
     kind = block.get("type")
     if kind in REASONING_BLOCKS or kind in CALL_BLOCKS:  # `render` shows the calls itself
         return ""
-    # LangChain wraps a block like this if it does not know its type.
+    # LangChain wraps a block like this if the type is unknown.
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return _block_text(block["value"])
     if isinstance(block.get("text"), str):
@@ -72,7 +72,7 @@ def _block_text(block: object) -> str:
 
 
 def links_of(message: BaseMessage) -> list[str]:
-    """The addresses of files that a message has attached, such as images."""
+    """The addresses of files in a message, such as images."""
     return [] if isinstance(message.content, str) else list(_links(message.content))
 
 
@@ -93,12 +93,12 @@ def _title(block: dict[object, object]) -> str:
 
 
 def to_json(value: object) -> str:
-    """A value as JSON that a model reads; a text stays as it is."""
+    """A value as JSON for a model; a text stays unchanged."""
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def shortened(text: str, most: int, mark: str = "...") -> str:
-    """The beginning of a text, with a mark if that is not all of it."""
+    """The beginning of a text, with a mark if the text is cut."""
     return text if len(text) <= most else f"{text[:most]}{mark}"
 
 
@@ -107,7 +107,7 @@ def pages(
 ) -> Iterator[tuple[int, str]]:
     """All of the texts, in order, in pages of at most `limit` tokens; a longer text is split.
 
-    Each page comes with the index of the text that it begins with.
+    Each page comes with the index of the text at its beginning.
     """
     page: list[str] = []
     room = float("inf") if limit is None else limit

@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 def copied(value: T) -> T:
-    """A copy of a list, a dict, a set or a tuple, and of inner ones; any other object itself.
+    """A copy of a list, a dict, a set or a tuple, with inner copies; any other object unchanged.
 
-    A built-in keeps no container of its caller, who may change it afterwards.
+    A built-in keeps no container of its caller, who may change the container afterwards.
 
     >>> trigger = [{"tokens": 4000}]
     >>> kept = copied(trigger)
@@ -35,7 +35,7 @@ def copied(value: T) -> T:
 
 
 def check_count(name: str, value: object, least: int = 0, *, required: bool = False) -> None:
-    """Check that an argument is a whole number; None passes unless it is required."""
+    """Check that an argument is a whole number; None passes unless a number is required."""
     if value is None and not required:
         return
     # In Python, True is an int.
@@ -46,7 +46,7 @@ def check_count(name: str, value: object, least: int = 0, *, required: bool = Fa
 def check_number(
     name: str, value: Any, least: float = 0.0, *, unit: str = "", required: bool = False
 ) -> None:
-    """Check that an argument is a finite number; None passes unless it is required."""
+    """Check that an argument is a finite number; None passes unless a number is required."""
     if value is None and not required:
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -73,7 +73,7 @@ def check_string(name: str, value: object) -> None:
 
 
 def check_strings(name: str, value: Any) -> None:
-    """Check that an argument is a collection of strings, and not a string itself."""
+    """Check that an argument is a collection of strings, and not a string."""
     several = isinstance(value, Collection) and not isinstance(value, str)
     if not several or not all(isinstance(item, str) for item in value):
         raise TypeError(f"{name} must be a list of strings, got {value!r}. Pass ['...'].")
