@@ -197,35 +197,6 @@ def test_a_repair_within_a_run_is_found() -> None:
     assert (change.culprit, change.text) == (REPAIR, "edits messages[0]")
 
 
-class EagerTracker(PrefixTracker):
-    """Reads each message at once."""
-
-    def _repeats(self, *_: Any) -> bool:
-        return False
-
-
-EDITS = st.sampled_from(["append", "edit", "remove", "copy", "nothing"])
-GOES_ON = st.sampled_from([True, True, True, False])
-
-
-@given(st.lists(st.tuples(EDITS, st.integers(0, 9), GOES_ON), min_size=4, max_size=12))
-def test_messages_that_are_read_later_make_no_difference(steps: Any) -> None:
-    trackers = [PrefixTracker(exact=False), EagerTracker(exact=False)]
-    history: list[Any] = [HumanMessage("Hi")]
-    for number, (edit, at, goes_on) in enumerate(steps):
-        history, at = list(history), at % len(history)
-        if edit == "append":
-            history.append(HumanMessage(f"Message {number}"))
-        elif edit == "edit":
-            history[at] = HumanMessage(f"Edit {number}")
-        elif edit == "remove" and len(history) > 1:
-            del history[at]
-        elif edit == "copy":
-            history = [message.model_copy() for message in history]
-        one, other = (answered(tracker, history, goes_on=goes_on) for tracker in trackers)
-        assert one == other
-
-
 def test_threads_that_were_not_used_for_long_are_forgotten(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,26 +225,6 @@ class PrefixReader:
         self._tools = IdentityCache(_digests_of_tools, self.SIZE)
         self._format = IdentityCache(_digest_of_format, self.SIZE)
         self._prompt = IdentityCache(prompt, self.SIZE)
-        self._last: tuple[ModelRequest[Any], Head] | None = None
-
-    def read_first(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
-        """Return the digests of the node's request, which is the same in each call apart from
-        the messages."""
-        if self._last is not None:
-            last, head = self._last
-            if (
-                request.model is last.model
-                and request.system_message is last.system_message
-                and request.response_format is last.response_format
-                and len(request.tools) == len(last.tools)
-                and all(map(is_, request.tools, last.tools))
-            ):
-                return Prefix(head, messages)
-        prefix = self.read(request, messages)
-        # Without the state of the run: the reader outlives the run, and would keep it alive.
-        nothing: Any = None
-        self._last = request.override(messages=(), state=nothing, runtime=nothing), prefix.head
-        return prefix
 
     def read(self, request: ModelRequest[Any], messages: tuple[Digest, ...]) -> Prefix:
         """Return the digests of a request, whose messages have these."""

@@ -26,8 +26,6 @@ from agent_factory.decisions.prefix.digest import (
     Digest,
     Prefix,
     PrefixReader,
-    begins_with,
-    digest_of,
     digests_among,
 )
 from agent_factory.structured_output.strategies import Strategy
@@ -115,45 +113,19 @@ class PrefixTracker:
             # Taken out: only a run with the same objects puts the entry back.
             read = self._read.pop(key, ([], ()))
         changes: list[PrefixChange] = []
-        previous, digests = read
-        goes_on = bool(answer.tool_calls)
-        if not (goes_on and self._repeats(sent_request, thread.places, previous)):
-            if len(digests) < len(previous):
-                # Since they were read, all places have passed on the thread's messages.
-                digests += tuple(map(digest_of, previous[len(digests) :]))
-                thread.places = [Prefix(place.head, digests) for place in thread.places]
-            old, new = thread.places, self._places(sent_request, previous, digests)
-            if len(old) == len(new) and not _is_stable(old, new):
-                changes = self._changes(thread, old, new, layers)
-            thread.places, digests = new, new[0].messages
-        if goes_on:  # with the same objects
+        old, new = thread.places, self._places(sent_request, *read)
+        if len(old) == len(new) and not _is_stable(old, new):
+            changes = self._changes(thread, old, new, layers)
+        thread.places = new
+        if answer.tool_calls:  # the run goes on with the same objects
             with self._lock:
-                self._read[key] = list(sent_request.given), digests
+                self._read[key] = list(sent_request.given), new[0].messages
                 if len(self._read) > self.RUNS:
                     self._read.popitem(last=False)
         thread.input_tokens = answer.usage_metadata["input_tokens"] if answer.usage_metadata else 0
         if thread.edits:
             thread.edits.clear()
         return changes
-
-    def _repeats(
-        self, sent_request: SentRequest, places: Sequence[Prefix], previous: Sequence[BaseMessage]
-    ) -> bool:
-        """Return True if only messages were added, by objects: then they need not be read yet.
-
-        True for most calls of a run. Both requests have passed all places unchanged.
-        """
-        request, *inner = sent_request.passed
-        return (
-            bool(previous)
-            and sent_request.given is request.messages is sent_request.messages
-            # The places are the thread, the repair, each layer, and the sent request.
-            and len(places) == len(inner) + 3
-            and places[0] is places[-1]
-            and all(inner_request is request for inner_request in inner)
-            and self._reader.read_first(request, ()).head is places[0].head
-            and begins_with(sent_request.given, previous)
-        )
 
     def _places(
         self,
@@ -164,7 +136,7 @@ class PrefixTracker:
         """Return the digests of a request at each place, the outermost first."""
         reader, (request, *inner) = self._reader, sent_request.passed
         thread_digests = digests_among(sent_request.given, previous, digests)
-        prefix = reader.read_first(request, thread_digests)
+        prefix = reader.read(request, thread_digests)
         places = [prefix]
         if request.messages is not sent_request.given:
             repaired_digests = digests_among(request.messages, sent_request.given, thread_digests)
