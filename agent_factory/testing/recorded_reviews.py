@@ -122,17 +122,31 @@ def asked_in(pauses: Sequence[Mapping[str, Any]], requests: int) -> list[Questio
 def changed_questions(
     asked: Sequence[Question], waiting: Sequence[Question], calls: Collection[str]
 ) -> list[str]:
-    """Questions about made calls without a review now, and questions without a review before.
+    """Questions about made calls that are not asked now, and questions that were not asked before.
 
     Args:
         asked: The questions of the recorded run.
         waiting: The questions of the run now.
         calls: The calls of the run now, which may end before the other calls.
     """
-    texts, texts_now = ([question.text for question in items] for items in (asked, waiting))
-    gone = [text for text in texts if text in calls and text not in texts_now]
-    new = [text for text in texts_now if text not in texts]
-    return [*map(_GONE.format, gone), *map(_NEW.format, new)]
+    _, gone, new = _matched(asked, waiting)
+    gone = [question for question in gone if question.text in calls]
+    return [*(_GONE.format(q.text) for q in gone), *(_NEW.format(q.text) for q in new)]
+
+
+def _matched(
+    asked: Sequence[Question], waiting: Sequence[Question]
+) -> tuple[list[tuple[Question, Question]], list[Question], list[Question]]:
+    """Pairs of equal questions, questions that are not asked any more, and new questions."""
+    pairs, gone, new = [], list(asked), []
+    for question in waiting:
+        previous = next((other for other in gone if other.key == question.key), None)
+        if previous is None:
+            new.append(question)
+        else:
+            gone.remove(previous)
+            pairs.append((previous, question))
+    return pairs, gone, new
 
 
 _GONE = "Nobody is asked about {} any more."
@@ -164,33 +178,27 @@ class RecordedAnswer:
         """The answer to the questions now, None if they are new, and the changes since."""
         if self.asked is None or self.answers is None:
             return self._fit_value(waiting)
-        decisions: list[tuple[Question, Any]] = []
-        left = self.questions
+        questions = self.questions
+        decisions: dict[int, Any] = {}  # by the identity of a question
         for place, item in self.asked.items():
-            if place not in self.answers:
-                continue
-            questions = [question for question in left if question.place == place]
-            answer = self.answers[place]
-            answers = answer["decisions"] if item.get("batched") else [answer]
-            decisions += zip(questions, answers, strict=False)
+            if place in self.answers:
+                answer = self.answers[place]
+                parts = answer["decisions"] if item.get("batched") else [answer]
+                ids = [id(question) for question in questions if question.place == place]
+                decisions |= zip(ids, parts, strict=False)
+        pairs, gone, new = _matched(questions, waiting)
         resume: dict[str, Any] = {}
-        changes = []
-        for question in waiting:
-            previous = next((other for other in left if other.key == question.key), None)
-            if previous is None:
-                changes.append(_NEW.format(question.text))
+        for previous, question in pairs:
+            if id(previous) not in decisions:
                 continue
-            left.remove(previous)
-            for other, decision in decisions:
-                if other is not previous:
-                    continue
-                if question.batched:
-                    batch = resume.setdefault(question.place, {"decisions": []})
-                    batch["decisions"].append(decision)
-                else:
-                    resume[question.place] = decision
-        gone = [_GONE.format(question.text) for question in left]
-        return (None if changes else resume or None), [*gone, *changes]
+            decision = decisions[id(previous)]
+            if question.batched:
+                batch = resume.setdefault(question.place, {"decisions": []})
+                batch["decisions"].append(decision)
+            else:
+                resume[question.place] = decision
+        changes = [*(_GONE.format(q.text) for q in gone), *(_NEW.format(q.text) for q in new)]
+        return (None if new else resume or None), changes
 
     def _fit_value(self, waiting: Sequence[Question]) -> tuple[object, list[str]]:
         """`fit` for an answer to unknown questions."""

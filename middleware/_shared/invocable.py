@@ -30,10 +30,14 @@ Update = dict[str, Any] | None
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function in the form for `Invoke`; async runs call a plain function in a thread."""
+    """A function in the form for `Invoke`.
+
+    Async runs call its async form, if there is one, and else a plain function in a thread.
+    """
 
     function: Callable[..., Any]
     name: str = "function"  # in the error of a sync run for a coroutine function
+    async_form: Callable[..., Any] | None = None
 
     def invoke(self, input: tuple[object, ...], config: RunnableConfig | None = None) -> object:
         if not is_async(self.function):
@@ -52,8 +56,8 @@ class Called:
     async def ainvoke(
         self, input: tuple[object, ...], config: RunnableConfig | None = None
     ) -> object:
-        if is_async(self.function):
-            return await self.function(*input)
+        if self.async_form is not None or is_async(self.function):
+            return await (self.async_form or self.function)(*input)
         # A plain function may wait, for a database for example, and would hold up all other tasks.
         result = await asyncio.to_thread(self.function, *input)
         return await result if isawaitable(result) else result

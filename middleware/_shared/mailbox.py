@@ -73,20 +73,6 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """A method of a saver in the form for `Invoke`."""
-
-    saver: BaseCheckpointSaver[Any]
-    name: str
-
-    def invoke(self, input: tuple[Any, ...], config: object = None) -> Any:
-        return getattr(self.saver, self.name)(*input)
-
-    async def ainvoke(self, input: tuple[Any, ...], config: object = None) -> Any:
-        return await getattr(self.saver, f"a{self.name}")(*input)
-
-
-@dataclass(frozen=True, slots=True)
 class Mailbox:
     """The mailbox of an agent in a thread."""
 
@@ -134,7 +120,7 @@ class Mailbox:
             checkpoint = {**empty_checkpoint(), "id": _CHECKPOINT_ID}
             metadata = {"source": "update", "step": -1, "parents": {}}
             arguments: Any = ({"configurable": place}, checkpoint, metadata, {})
-            yield Invoke(Method(self.saver, "put"), arguments)
+            yield Invoke(Called(self.saver.put, async_form=self.saver.aput), arguments)
         id = id or str(uuid6())
         number = 1 + max((entry.number for entry in entries or ()), default=0)
         fields: dict[str, object] = {"number": number, "after": after}
@@ -142,7 +128,8 @@ class Mailbox:
             # With this id, LangGraph would replace a message that the thread has.
             fields["message"] = message.model_copy(update={"id": id})
         config = {"configurable": {**place, "checkpoint_id": _CHECKPOINT_ID}}
-        yield Invoke(Method(self.saver, "put_writes"), (config, [(kind, fields)], id))
+        put = Called(self.saver.put_writes, async_form=self.saver.aput_writes)
+        yield Invoke(put, (config, [(kind, fields)], id))
         return id
 
     def ancestors(
@@ -164,9 +151,8 @@ class Mailbox:
         return ids, current
 
     def _read(self, place: dict[str, str]) -> Flow[CheckpointTuple | None]:
-        stored: CheckpointTuple | None = yield Invoke(
-            Method(self.saver, "get_tuple"), ({"configurable": place},)
-        )
+        get = Called(self.saver.get_tuple, async_form=self.saver.aget_tuple)
+        stored: CheckpointTuple | None = yield Invoke(get, ({"configurable": place},))
         return stored
 
 

@@ -71,8 +71,7 @@ class BackgroundMiddleware(PayloadFree[BackgroundState]):
     dropped.
 
     Args:
-        max_running: The most jobs under way in a thread. A call above is answered
-            with an error.
+        max_running: The most jobs under way in a thread. A further call is answered with an error.
         wait: Whether a run waits at the end for the jobs under way. If not, the next run of
             the thread reads their results.
         name: The name of this instance. An agent needs a single instance.

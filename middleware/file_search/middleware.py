@@ -63,7 +63,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
 
     Paths begin at the folder, which is "/" for the model. `..` is rejected, `~` is an ordinary
     name, and links are never followed, even within the folder. Pipes, devices, sockets,
-    binary files (with a NUL byte) and too large files are left out. Invalid arguments
+    binary files (with a NUL byte) and files over the size limit are left out. Invalid arguments
     give a result with status "error" and the reason.
 
     A result has at most 200 lines of 500 characters, and says if there are more. `glob_search`

@@ -50,8 +50,8 @@ class PIIMiddleware(PayloadFree[PIIState]):
     Args:
         pii_type: "email", "credit_card", "ip", "mac_address", "url", "phone", "name", or any other
             name together with a detector.
-        strategy: "redact" writes `[REDACTED_EMAIL]` instead of the data; "mask" keeps the part
-            known to people, such as a card's last four digits; "hash" writes
+        strategy: "redact" writes `[REDACTED_EMAIL]` instead of the data; "mask" keeps the part by
+            which people recognise the data, such as a card's last four digits; "hash" writes
             `<email_hash:9f86d081>`, the same for the same value; "block" raises an error.
         detector: A regular expression, or a function of a text that returns a list of `PIIMatch`,
             of which only `start` and `end` are read. Default: the built-in detector of the type.

@@ -67,7 +67,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
     Working directory, variables and functions stay from one command to the next. The output comes
     back with the exit code, truncated and redacted. A command that takes too long is killed,
     together with the shell. The next command runs in a new shell, and the model reads of the loss.
-    It also reads of the loss of an earlier shell: after `exit`, in the next run of a
+    The model also reads of the loss of an earlier shell: after `exit`, in the next run of a
     thread, or after a run was resumed in another process.
 
     A command that is killed or exits with another code than 0 gives a tool message of status
