@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import UnionType
@@ -139,19 +139,7 @@ class ToolStrategy(Generic[SchemaT]):
             except Exception as error:  # Validators of a schema may raise anything.
                 raise StructuredOutputValidationError(name, error, message) from error
         except StructuredOutputError as error:
-            report = _report(self, failures, error)
-            if not calls:
-                return [HumanMessage(report, additional_kwargs=EXPLANATION_KWARGS)], None
-            return [
-                ToolMessage(
-                    report,
-                    tool_call_id=call["id"],
-                    name=call["name"],
-                    status="error",
-                    additional_kwargs=EXPLANATION_KWARGS,
-                )
-                for call in calls
-            ], None
+            return _explanation(self, failures, error, calls), None
         content = self.tool_message_content or f"{STRUCTURED_RESULT}{value}"
         return [ToolMessage(content, tool_call_id=calls[0]["id"], name=name)], value
 
@@ -208,8 +196,7 @@ class ProviderStrategy(Generic[SchemaT]):
         try:
             return [], self.binding.parse(message)
         except StructuredOutputError as error:
-            report = _report(self, failures, error)
-            return [HumanMessage(report, additional_kwargs=EXPLANATION_KWARGS)], None
+            return _explanation(self, failures, error), None
 
 
 class AutoStrategy(Generic[SchemaT]):
@@ -317,8 +304,8 @@ def as_response_format(value: Any) -> ResponseFormat | None:
 
 
 @dataclass(frozen=True)
-class OutputToolBinding(Generic[SchemaT]):
-    """Output tool for a schema. It never runs: the arguments of its call are the answer."""
+class _Binding(Generic[SchemaT]):
+    """Form in which a schema is sent to a model."""
 
     spec: SchemaSpec
 
@@ -326,6 +313,11 @@ class OutputToolBinding(Generic[SchemaT]):
     def schema(self) -> Any:
         """The schema as the user passed it."""
         return self.spec.schema
+
+
+@dataclass(frozen=True)
+class OutputToolBinding(_Binding[SchemaT]):
+    """Output tool for a schema. It never runs: the arguments of its call are the answer."""
 
     @cached_property
     def tool(self) -> BaseTool:
@@ -347,15 +339,8 @@ class OutputToolBinding(Generic[SchemaT]):
 
 
 @dataclass(frozen=True)
-class ProviderStrategyBinding(Generic[SchemaT]):
+class ProviderStrategyBinding(_Binding[SchemaT]):
     """Parser of the text of a provider's structured answer."""
-
-    spec: SchemaSpec
-
-    @property
-    def schema(self) -> Any:
-        """The schema as the user passed it."""
-        return self.spec.schema
 
     def parse(self, message: AIMessage) -> SchemaT:
         """Return the text of a message as an instance of the schema.
@@ -376,10 +361,16 @@ class ProviderStrategyBinding(Generic[SchemaT]):
         return parsed
 
 
-def _report(
-    strategy: ToolStrategy | ProviderStrategy, failures: int, error: StructuredOutputError
-) -> str:
-    """Return the report to the model about an invalid answer, or raise without a report."""
+def _explanation(
+    strategy: ToolStrategy | ProviderStrategy,
+    failures: int,
+    error: StructuredOutputError,
+    calls: Sequence[Any] = (),
+) -> list[BaseMessage]:
+    """Return the messages that explain an invalid answer to the model, or raise the error.
+
+    The messages are results of the `calls`; without calls, a message of the user.
+    """
     handle_errors = strategy.handle_errors
     text = f"Error: {error.reason}\n Please fix your mistakes."
     if isinstance(handle_errors, str):
@@ -405,4 +396,10 @@ def _report(
             ai_message=error.ai_message,
             retries=failures,
         ) from error
-    return text
+    kwargs: Any = {"additional_kwargs": EXPLANATION_KWARGS}
+    if not calls:
+        return [HumanMessage(text, **kwargs)]
+    return [
+        ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error", **kwargs)
+        for call in calls
+    ]
