@@ -35,7 +35,7 @@ from agent_factory.types import (
 
 
 def init_model(model: str | BaseChatModel, **settings: Any) -> BaseChatModel:
-    """Return a chat model, or create the one that "provider:name" names.
+    """Return a chat model, or create a model from "provider:name".
 
     Args:
         model: A chat model, which is returned, or a string for langchain's `init_chat_model`.
@@ -71,7 +71,7 @@ def from_langchain_request(value: object, request: ModelRequest[Any]) -> object:
     """Return our request with the changes in `value`, which a LangChain layer passed on."""
     if isinstance(value, ModelRequest) or not all(hasattr(value, f) for f in _REQUEST_FIELDS):
         return value
-    # By identity: what a layer did not touch is the same object.
+    # By identity: an untouched value is the same object.
     changes = {
         name: new
         for name in _REQUEST_FIELDS
@@ -95,7 +95,7 @@ def to_langchain_response(response: ModelResponse, types: ModuleType) -> object:
 
 
 def from_langchain_response(value: object) -> Any:
-    """Return our response for what a LangChain layer returned; other values unchanged."""
+    """Return our response for the response of a LangChain layer; other values unchanged."""
     if isinstance(value, ModelResponse | ExtendedModelResponse):
         return value
     if hasattr(value, "model_response") and hasattr(value, "command"):
@@ -106,8 +106,8 @@ def from_langchain_response(value: object) -> Any:
 
 
 def from_langchain_format(value: Any) -> ResponseFormat | None:
-    """Return our strategy for one of LangChain's, or for anything `as_response_format` accepts."""
-    # The last one: a class of the user may derive from LangChain's.
+    """Return our strategy for LangChain's strategy, or for any value of `as_response_format`."""
+    # The last: a class of the user may derive from LangChain's class.
     names = [cls.__name__ for cls in type(value).__mro__ if cls.__module__ == OUTPUT]
     match names[-1] if names else None:
         case "ToolStrategy":
@@ -153,7 +153,7 @@ def _converted_strategy(strategy: ResponseFormat) -> object:
                 return output.ProviderStrategy(strategy.schema, strict=strategy.strict)
             case AutoStrategy():
                 return output.AutoStrategy(strategy.schema)
-    except Exception:  # It rejects a TypedDict of `typing`, for example.
+    except Exception:  # such as for a TypedDict of `typing`
         return None
 
 
@@ -201,7 +201,7 @@ _schemas: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 def _converted_schema(schema: Any) -> object:
     hints = get_type_hints(schema, include_extras=True)
-    # LangChain's AgentState has marks, so whatever extends it has some as well.
+    # LangChain's AgentState has marks, so each subclass has marks as well.
     if all(_converted_hint(hint) == hint for hint in hints.values()):
         return None
     base_hints = get_type_hints(sys.modules[TYPES].AgentState, include_extras=True)

@@ -39,11 +39,11 @@ class LangChainMiddleware(Protocol):
 
     @property
     def tools(self) -> Sequence[BaseTool]:
-        """Its tools. This library's middleware may have functions and dicts, so none matches."""
+        """The tools. This library's middleware may have functions and dicts, so no type matches."""
 
     @property
     def name(self) -> str:
-        """Name of its nodes and spans."""
+        """Name of nodes and spans."""
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         """Wrap each model call."""
@@ -61,7 +61,7 @@ _METHODS = (*_HOOKS, *_MODEL_LAYERS, "wrap_tool_call", "awrap_tool_call")
 
 
 def langchain_base(cls: type[object]) -> type[object] | None:
-    """Return LangChain's AgentMiddleware if a class derives from it."""
+    """Return LangChain's AgentMiddleware if among the bases of a class."""
     for base in cls.__mro__:
         if base.__name__ == "AgentMiddleware" and base.__module__.startswith("langchain.agents."):
             return base
@@ -93,7 +93,7 @@ _DECISIONS = {"approve", "edit", "reject", "respond"}
 def _review_guards(review: Any) -> tuple[ToolGuard, ...]:
     """The guards of LangChain's HumanInTheLoopMiddleware."""
     # About a turn it asks in a hook, which a jump to the tools bypasses; about one call in a layer.
-    # The layer also carries out the edits that people have made in the hook.
+    # The layer also carries out edits of people in the hook.
     in_layer = getattr(review, "interrupt_mode", "batched") == "per_call"
     place: GuardPlace = "around_tool" if in_layer else "after_model"
     guards = []
@@ -110,10 +110,10 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
     """Base class of adapters. Each LangChain middleware class gets a subclass of the same name."""
 
     def __init__(self, inner: Any) -> None:
-        # LangChain's `name` is a property, which a class may compute: it is read once.
+        # LangChain's `name` is a property, which a class may compute: read only once.
         super().__init__(name=inner.name)
         self.inner = inner
-        # Hooks are read from the adapter's class, misspelt ones from the class of the author.
+        # Hooks are read from the adapter's class, misspelt hooks from the class of the author.
         self._class_and_base = type(inner), langchain_base(type(inner))
         self.state_schema = inner.state_schema
         # LangChain's base class lacks some of these, and its __init__ need not have been called.
@@ -144,7 +144,7 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
             self.expected_tools = (inner.tool_name,)
 
     def build_findings(self, tools: object) -> Iterator[BuildWarning]:
-        """A review that asks about no tool. A subclass may decide by anything."""
+        """A review of no tool. A subclass may decide by anything."""
         if vars(self).get("guards") == () and type(self.inner).__module__.startswith("langchain."):
             hint = 'Name a tool, such as {"refund": True}, or remove it from the stack.'
             yield BuildWarning(
@@ -163,7 +163,7 @@ _adapter_classes: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKey
 
 
 def _adapter_class(cls: type[object]) -> type[LangChainAdapter]:
-    """Return the adapter class of a middleware class; it has the same base classes, adapted."""
+    """Return the adapter class of a middleware class, with adapted base classes."""
     if cls not in _adapter_classes:
         base = langchain_base(cls)
         assert base is not None
@@ -175,7 +175,7 @@ def _adapter_class(cls: type[object]) -> type[LangChainAdapter]:
             # class may derive from our base as well, and inherit the method from there.
             inherited = [getattr(b, name, None) for b in (base, AgentMiddleware, *parents)]
             if not any(getattr(cls, name, None) is method for method in inherited):
-                # A property, because a method is adapted for the instance that it belongs to.
+                # A property, because a method is adapted for each instance.
                 members[name] = property(methodcaller("adapted", name))
         bases = tuple(map(_adapter_class, parents)) or (LangChainAdapter,)
         _adapter_classes[cls] = type(cls.__name__, bases, members)

@@ -2,4 +2,4 @@
 
 
 class DemoError(Exception):
-    """The demo cannot continue; the message says why, and what to change."""
+    """The demo cannot continue; the message says why, and names a change."""

@@ -1,4 +1,4 @@
-"""A conversation with the desk, printed while it happens."""
+"""A conversation with the desk, printed as the messages arrive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWERS = {
 
 
 def decider(console: Console, decide: str | None) -> Decide:
-    """The reviewer: a fixed decision, the person at the terminal, or approval without one."""
+    """The reviewer: a fixed decision, the person at the terminal, or approval without a person."""
 
     def ask() -> str:
         title = "[yellow]Reviewer[/], your decision"
@@ -65,7 +65,7 @@ class Conversation:
         self._desk = Typewriter(console)
 
     def open(self) -> None:
-        """Print the end of the thread, and finish what an earlier process left open there."""
+        """Print the end of the thread, and finish a run of an earlier process."""
         left = self._agent.get_state(THREAD)
         messages = left.values.get("messages", ())
         summary = f"a thread of {len(messages)} messages." if messages else "an empty thread."
@@ -86,7 +86,7 @@ class Conversation:
         while True:
             interrupts: tuple[Interrupt, ...] = ()
             stream: Any = self._agent.stream(run_input, THREAD, stream_mode=["messages", "updates"])
-            # A stream that an error leaves open would keep the process from ending.
+            # A stream left open by an error would keep the process from ending.
             with closing(stream):
                 for mode, chunk in stream:
                     if mode == "updates":
@@ -102,7 +102,7 @@ class Conversation:
         self._desk.end()
         for node, update in chunk.items():
             messages = update.get("messages", ()) if isinstance(update, Mapping) else ()
-            # A summary is made before the model call whose update holds it.
+            # A summary is made before the model call, and arrives in the same update.
             for message in sorted(messages, key=_is_summary, reverse=True):
                 lines = []
                 if _is_summary(message):
@@ -123,7 +123,7 @@ class Conversation:
                     self._console.print(row)
 
     def _review(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
-        """Ask for a decision about every call that the run waits for."""
+        """Ask for a decision about every waiting call."""
         decisions = []
         for action in interrupts[0].value["action_requests"]:
             call = _code(action["name"], action["args"])
@@ -144,7 +144,7 @@ def _code(name: str, arguments: Mapping[str, object]) -> str:
 
 
 class Typewriter:
-    """Prints what the desk says, which arrives in pieces, and breaks lines between words."""
+    """Prints pieces of the answers of the desk, and breaks lines between words."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -153,7 +153,7 @@ class Typewriter:
         self._speaks = False
 
     def write(self, text: str) -> None:
-        """Print a piece; a word appears when it is complete."""
+        """Print a piece; only complete words appear."""
         # The last piece may be half of a word, and waits for the next chunk.
         *words, self._word = re.split(r"(?<=\s)", self._word + text)
         for word in words:
@@ -173,6 +173,6 @@ class Typewriter:
         if cell_len(self._line + word.rstrip()) > self._console.width:
             self._console.print()
             self._line = ""
-        # soft_wrap: rich would wrap each word as if it began a line.
+        # soft_wrap: rich would wrap each word like the first of a line.
         self._console.print(Text(word), end="", soft_wrap=True)
         self._line = (self._line + word).rpartition("\n")[2]

@@ -65,7 +65,7 @@ def build_desk(model: BaseChatModel, shop: Shop, checkpointer: BaseCheckpointSav
                 trigger=("messages", 12),
                 keep=("messages", 4),
                 summary_prompt=SUMMARY,
-                keep_thread=False,  # the demo prints what is written to the thread
+                keep_thread=False,  # the demo prints updates of the thread
             ),
             HumanInTheLoopMiddleware(
                 {

@@ -1,4 +1,4 @@
-"""Ctrl-C, while the model runs in one thread and the terminal in another."""
+"""Ctrl-C, with the model and the terminal in different threads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ STOPPED = 128 + signal.SIGINT
 
 
 class CtrlC(KeyboardInterrupt):
-    """A Ctrl-C of the user, and not a KeyboardInterrupt that some code raised."""
+    """A Ctrl-C of the user, unlike a KeyboardInterrupt raised by code."""
 
 
 def end_on_ctrl_c() -> None:
-    """Make the first Ctrl-C raise KeyboardInterrupt and the second one end the process.
+    """Make the first Ctrl-C raise KeyboardInterrupt and the second end the process.
 
-    After the first one the model finishes its sentence and the run cleans up; another
-    KeyboardInterrupt would break that. Where Ctrl-C is ignored, it stays ignored.
+    After the first Ctrl-C the model finishes a sentence and the run cleans up, which another
+    KeyboardInterrupt would break. An ignored Ctrl-C stays ignored.
     """
 
     def stop(*_: object) -> None:
@@ -37,8 +37,8 @@ def end_on_ctrl_c() -> None:
 
 @contextmanager
 def left_to_child() -> Iterator[None]:
-    """Leave Ctrl-C to the child process that is waited for, like a shell."""
-    # Not SIG_IGN, which a child process inherits: it would never get the Ctrl-C.
+    """Leave Ctrl-C to a child process, like a shell."""
+    # Not SIG_IGN, which a child process inherits: the child would never get the Ctrl-C.
     ours = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

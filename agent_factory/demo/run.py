@@ -41,7 +41,7 @@ def run_demo(
     ask: str | None = None,
     model: str = "local",
 ) -> None:
-    """Serve one customer, and show every step; with `ask`, answer only this question."""
+    """Serve a customer, and show every step; with `ask`, answer only this question."""
     if model != "local" and ":" not in model:
         raise DemoError(f"--model must be local or provider:name, as in openai:gpt-5, got {model}.")
     if ask is not None and not ask.strip():
@@ -114,7 +114,7 @@ def saver_of(folder: Path) -> AbstractContextManager[BaseCheckpointSaver[str]]:
 def load(console: Console, model: str) -> BaseChatModel:
     """Load the chat model, with a progress bar on a terminal and a line elsewhere.
 
-    Weights that are not installed are downloaded first.
+    Missing weights are downloaded first.
     """
     if model == "local":
         require("local", "The demo", otherwise="--model takes a model of a provider.")
@@ -135,14 +135,14 @@ def load(console: Console, model: str) -> BaseChatModel:
 def continue_in_second_process(
     console: Console, folder: Path, decide: str | None, model: str
 ) -> None:
-    """Ask one more question on the thread of the folder, in another process."""
+    """Ask another question on the thread of the folder, in another process."""
     console.rule("A second process")
     console.print("It gets the folder and a question, and continues the thread.")
     command = [sys.executable, "-m", "agent_factory.cli", "demo", "--ask", LATER]
     command += ["--workspace", str(folder), "--model", model]
     if decide:
         command += ["--decide", decide]
-    # The terminal sends Ctrl-C to both processes, and the child prints and exits as it should.
+    # The terminal sends Ctrl-C to both processes, and the child prints and exits properly.
     with left_to_child():
         code = subprocess.run(command, check=False).returncode
     if code == STOPPED:
@@ -152,7 +152,7 @@ def continue_in_second_process(
 
 
 def introduce(console: Console, folder: Path, model: str, *, kept: bool) -> None:
-    """Print what will happen, and where."""
+    """Print an introduction, with the workspace."""
     small = "SmolLM2, a model of 135 million parameters in this process,"
     fate = "kept" if kept else "removed at the end; keep one with --workspace DIR"
     console.print(
@@ -171,7 +171,7 @@ def introduce(console: Console, folder: Path, model: str, *, kept: bool) -> None
 
 
 def show_plan(console: Console, topology: Topology) -> None:
-    """Print the plan of the agent: its nodes and edges."""
+    """Print the plan of the agent: nodes and edges."""
     console.rule("The plan")
     console.print(
         "create_agent planned this graph for the middleware: its edges, layers and tools.\n"

@@ -33,7 +33,7 @@ create table if not exists orders (
 create table if not exists refunds (order_id text references orders, cents integer);
 """
 
-# One statement, so that two refunds at a time cannot both spend the same money.
+# A single statement: two refunds at a time cannot both spend the same money.
 _REFUND = """
 insert into refunds
 select id, :cents from orders
@@ -48,7 +48,7 @@ _STOP_WORDS = {
 
 
 class Order(NamedTuple):
-    """An order; its price and what can still be refunded are in cents."""
+    """An order; the price and the refundable rest are in cents."""
 
     id: str
     item: str
@@ -69,17 +69,17 @@ class Shop:
         policies.mkdir(parents=True, exist_ok=True)
         for name, text in POLICIES.items():
             path = policies / f"{name}.txt"
-            if not path.exists():  # the user may have edited it
+            if not path.exists():  # the user may have edited the file
                 path.write_text(f"{text}\n", encoding="utf-8")
         with self._database() as database:
             database.executescript(_SCHEMA)
-            # A workspace that was kept has them.
+            # A kept workspace has the orders.
             database.executemany("insert or ignore into orders values (?, ?, ?, ?, ?)", ORDERS)
         return self
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
-        # Both: the context of a connection ends its transaction, and does not close it.
+        # Both: the context of a connection ends a transaction, and closes nothing.
         with closing(sqlite3.connect(self.folder / "shop.sqlite")) as database, database:
             yield database
 
@@ -96,7 +96,7 @@ class Shop:
             return row and Order(*row)
 
     def refund(self, order_id: str, cents: int) -> bool:
-        """Write a refund if the order has that much left; returns whether it did."""
+        """Write a refund if the order has enough left; False otherwise."""
         if not 0 < cents < 2**63:  # the range of integers in SQLite
             return False
         with self._database() as database:

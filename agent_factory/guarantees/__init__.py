@@ -1,4 +1,4 @@
-"""Guarantees: sentences about a plan that hold on every path, or a path on which they do not."""
+"""Guarantees: sentences about all paths of a plan, or a path against a sentence."""
 
 from agent_factory.guarantees.counterexample import Counterexample, GuaranteeError
 from agent_factory.guarantees.defaults import default_findings

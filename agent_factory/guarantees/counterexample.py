@@ -20,7 +20,7 @@ class Counterexample:
 
     Args:
         guarantee: The sentence.
-        plan: The plan that was checked.
+        plan: The checked plan.
         path: The steps of a run, from its start, on which the guarantee does not hold; empty if no
             path matters.
         reason: The problem, in a sentence.

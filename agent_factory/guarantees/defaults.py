@@ -53,7 +53,7 @@ def _bypassed_guards(plan: TopologyData) -> Iterator[SpecError]:
     ]
     for counterexample in counterexamples(plan, guarantees):
         if not counterexample.opened_by:
-            continue  # a member changes calls later: the order of the stack warns of it
+            continue  # a member changes calls later, as a warning about the order says
         owner, tools = guarded[counterexample.guarantee]
         yield SpecError(
             owner,

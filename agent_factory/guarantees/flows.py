@@ -28,7 +28,7 @@ class Trifecta:
     """Path on which text of others can send private data out.
 
     Args:
-        untrusted: The name of a tool with text of others.
+        untrusted: The name of a tool with foreign text.
         private: The name of a tool with private data.
         sink: The name of the tool with an effect outside. Nothing decides about all of its calls.
     """
@@ -94,7 +94,7 @@ def is_guarded(plan: TopologyData, sink: Tool) -> bool:
     # "desk/clerk/send": a decision about "desk" or "desk/clerk" comes before each such call.
     parts = sink.name.split("/")
     names = ["/".join(parts[: size + 1]) for size in range(len(parts))]
-    # AF129 reports a hook with a jump around it.
+    # AF129 reports a hook with a jump around the guard.
     guards = [
         guard
         for guard in plan.guards
@@ -105,13 +105,13 @@ def is_guarded(plan: TopologyData, sink: Tool) -> bool:
 
 
 def _is_about(guard: ToolGuard, tool: str) -> bool:
-    """Return True if a guard is about a tool; its rule to let the tool run is a decision, too."""
+    """Return True if a guard is about a tool; a rule to let the tool run is a decision, too."""
     is_of_flows = _OUTSIDE in guard.when
     return guard.covers(tool) or (is_of_flows and replace(guard, exclude=()).covers(tool))
 
 
 def _in_flow(guard: ToolGuard) -> Condition:
-    """The calls that a guard decides about, with the calls an earlier rule of its team allows."""
+    """The calls of a guard, with the calls allowed by an earlier rule of the same policy."""
     parts = parse_condition(guard.when).decidable.parts
     if _OUTSIDE in guard.when:
         parts = tuple(p for p in parts if not (isinstance(p, Condition) and p.negated))

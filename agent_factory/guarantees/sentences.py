@@ -146,7 +146,7 @@ class Form(NamedTuple):
     Args:
         text: The form.
         says: What holds for each run of the agent.
-        leaves_open: What the sentence does not say.
+        leaves_open: Questions outside of the sentence.
     """
 
     text: str

@@ -200,10 +200,10 @@ def _unpassed(members: _Members, target: Position) -> Iterator[_No]:
     all_ways = graph.ways_to(target, without)
     for origin in graph.origins(answers=members.answers):
         position, ways = origin.position, all_ways
-        # A call has passed a member that has changed it: a person who edits a call has decided.
+        # A call has passed a member that changes the call: an edit of a person is a decision.
         is_passed = position in coverage.edits and not origin.jumps
         if origin.owner and not is_passed and position in coverage.denials:
-            # A member that refuses calls may write such calls itself.
+            # A refusing member may write such calls itself.
             ways = graph.ways_to(target, without - {position})
         if is_passed or position not in ways or (reach is not None and position not in reach):
             continue
@@ -417,7 +417,7 @@ def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
 
 
 def _rows_of(clause: AtMost, graph: PlanGraph, names: Sequence[str]) -> list[Bound]:
-    """The bounds whose sum a sentence of number is about; those of calls count attempts."""
+    """The bounds whose sum a sentence of number is about; bounds of calls count attempts."""
     rows = []
     for row in rows_of(graph, {}, clause.scope, is_certain=True):
         # The time of an agent inside is a part of the time of its tool, and a ledger counts alone.
@@ -447,7 +447,7 @@ def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: Bound) -> Iter
     elif not low:
         reason = f"The limit of {least.owner} is {least.most:g}."
         yield _No(reason, f"Lower it to {clause.most:g}.", (), tool)
-    # A single limit that no path bypasses is enough.
+    # A single limit without a path around is enough.
     elif all(paths):
         reason = f"A run can reach the {at} without {least.owner}."
         where = "a layer around the tools" if at == TOOLS else "a layer around the model"
@@ -556,7 +556,7 @@ def _node(graph: PlanGraph, name: str) -> str:
 
 
 class _Partial(NamedTuple):
-    """A guard that decides about some calls, and the positions at which it does."""
+    """A guard that decides about some calls, and the positions of the decision."""
 
     guard: ToolGuard
     condition: Condition
@@ -570,7 +570,7 @@ class _Coverage:
     Attributes:
         before: Positions before a call is made. They count for the calls of their turn.
         always: Positions on the path of a call after its origin.
-        some: Guards that decide about some calls.
+        some: Guards of some calls.
         edits: Positions at which guards change calls themselves.
         denials: Positions at which guards refuse calls.
     """
@@ -659,7 +659,7 @@ class _Members:
         return fnmatchcase(name, term) if agent else guard.owner in self.graph.members(term)
 
     def condition_of(self, guard: ToolGuard) -> Condition | None:
-        """The calls that a guard decides about; None for all calls of the sentence."""
+        """The calls of a guard; None for all calls of the sentence."""
         is_named = not any(_is_meant(guard, term) for term in self.terms) and guard.action != "deny"
         # "passes Review": a review of some calls is enough, unless the sentence says which calls.
         if not guard.when or (is_named and self.wanted is None):
@@ -704,7 +704,7 @@ class _Members:
             ) from None
 
     def _fact(self, text: str) -> bool | None:
-        """Return True if a fact of a condition holds for the tool; None if it may or may not."""
+        """Return True if a fact of a condition holds for the tool; None if unknown."""
         assert self.tool is not None
         if text == "labeled outside":
             return "outside" in self.tool.labels
@@ -768,7 +768,7 @@ class _Members:
 
 
 def _is_meant(guard: ToolGuard, term: str) -> bool:
-    """Return True if a sentence means a guard by what it does."""
+    """Return True if a sentence means a guard by its action."""
     return term == A_GUARD or (term == A_PERSON and guard.action == "ask")
 
 

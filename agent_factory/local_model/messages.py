@@ -20,7 +20,7 @@ from langchain_core.messages import (
 ASKED_FOR = "asked_for"
 """Key in the response metadata of a question that asks for missing arguments."""
 
-# Blocks without text for the model are left out; unknown ones are refused.
+# Blocks without text for the model are left out; unknown blocks are refused.
 SILENT_BLOCKS = frozenset({"reasoning", "thinking", "tool_use", "tool_call", "tool_call_chunk"})
 TEXT_BLOCKS = frozenset({"text", "text-plain", "tool_result"})
 
@@ -59,7 +59,7 @@ def read_turn(messages: Sequence[BaseMessage]) -> Turn:
 
 
 def text_of(message: BaseMessage) -> str:
-    """The text of a message; refuse an image, a file or another block that cannot be read."""
+    """The text of a message; refuse an image, a file or another unreadable block."""
     blocks = message.content if isinstance(message.content, list) else []
     kinds = [str(block.get("type")) for block in blocks if isinstance(block, dict)]
     unreadable = [kind for kind in kinds if kind not in SILENT_BLOCKS | TEXT_BLOCKS]
@@ -93,7 +93,7 @@ def wire(messages: Sequence[BaseMessage], instruction: str = "") -> list[dict[st
     for role, text in talk:
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] = f"{turns[-1]['content']}\n{text}".strip()
-        # A message of the assistant that only makes a call has no text.
+        # A message of the assistant with only a call has no text.
         elif text or role == "user":
             turns.append({"role": role, "content": text})
     head = [{"role": "system", "content": "\n".join(system)}] if system else []
@@ -118,7 +118,7 @@ def _role(message: BaseMessage) -> str:
 
 
 def one_line(text: str, longest: int | None = None) -> str:
-    """The text on one line, cut after `longest` characters, without the model's control marks."""
+    """The text on a line, cut after `longest` characters, without the model's control marks."""
     return unmarked(" ".join(text.split()))[:longest]
 
 

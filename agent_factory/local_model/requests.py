@@ -1,7 +1,7 @@
-"""Requests to the engine: prompts, and grammars that limit what the model may write.
+"""Requests to the engine: prompts, and grammars for answers.
 
 Grammars are in the notation of LLGuidance: Lark rules, JSON Schema, runs of given pieces. The
-engine *silently* drops a grammar that it can't read, so doubtful keywords are left out here.
+engine *silently* drops an unreadable grammar, so doubtful keywords are left out here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent_factory.local_model.slots import (
     takes_codes,
 )
 
-LONGEST_RESULT = 1500  # characters of tool results that an answer is copied from
+LONGEST_RESULT = 1500  # characters of tool results to copy an answer from
 LONGEST_QUESTION = 500  # characters of the question in front of a tool's result
 LONGEST_ROUTED_TOKENS = 100
 
@@ -90,7 +90,7 @@ Answer: We ship to all of Europe.
 
 
 def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, object]:
-    """Write the line after the messages that belong to an action: its likelihood is the answer."""
+    """Write the line after messages of an action: the likelihood of the line is the answer."""
     needs = ", ".join(parameter.replace("_", " ") for parameter in required(action))
     lines = [
         "Messages that users write to an assistant.\n",
@@ -104,7 +104,7 @@ def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, ob
         "prompt": "\n".join(lines),
         "grammar": literal(f'{line}"'),
         "max_tokens": LONGEST_ROUTED_TOKENS,
-        # Asks for the likelihood of each token that is written.
+        # Asks for the likelihood of each written token.
         "n_probs": 1,
     }
 
@@ -176,9 +176,9 @@ def arguments(function: Function, text: str) -> str:
     """
     root = function.get("parameters") or {}
     definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
-    # A code that is the key of something is not a name, a reason or a state.
+    # A key is not a name, a reason or a state.
     keys = marked_codes(text) if takes_codes(function) else []
-    # If the text is nothing but codes, one of them is the value.
+    # In a text of codes alone, a code is the value.
     if not has_words(" ".join(piece for piece in pieces(text) if piece not in keys)):
         keys = []
     sequence, rules = ['"{"'], []
@@ -232,7 +232,7 @@ def _json(schema: Schema) -> str:
 
 
 def bounded(schema: Schema) -> dict[str, Any]:
-    """The schema without what the engine can't follow, and with an end to every value."""
+    """The schema without unknown keywords, and with an end to every value."""
     kinds = schema.get("type", ())
     unknown_types = [
         kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES
@@ -244,7 +244,7 @@ def bounded(schema: Schema) -> dict[str, Any]:
     keywords = {key: value for key, value in schema.items() if key in KEYWORDS}
     if "(?" in str(keywords.get("pattern", "")).replace("(?:", ""):
         del keywords["pattern"]  # the engine knows no look-around
-    # A grammar cannot say that only one of the schemas fits.
+    # A grammar cannot express "exactly one schema".
     if schema.get("oneOf"):
         keywords["anyOf"] = schema["oneOf"]
     if schema.get("format") in FORMATS:
@@ -261,7 +261,7 @@ def bounded(schema: Schema) -> dict[str, Any]:
 
 
 def _bounds(schema: Schema) -> dict[str, object]:
-    """Limits for a value that has none: a small model may never close it."""
+    """Limits for an unlimited value, which a small model may never close."""
     if "enum" in schema or "const" in schema:
         return {}
     match schema.get("type"):

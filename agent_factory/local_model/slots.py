@@ -1,6 +1,6 @@
-"""The values that a message has for the parameters of a tool: numbers, codes and words.
+"""Values in a message for the parameters of a tool: numbers, codes and words.
 
-The model never writes an argument freely: it chooses among these values. Pure functions on text
+The model never writes an argument freely, but chooses among these values. Pure functions on text
 and JSON schemas.
 """
 
@@ -25,10 +25,10 @@ NUMBER = re.compile(
     r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+|,\d{1,2}(?!\d))?)"
     r"(?!\w*\d)(?!-?\d|[.:/]\d)"
 )
-# A word with its inner signs (A-1001, bob@example.com, don't), a space, or a single sign.
+# A word with inner signs (A-1001, bob@example.com, don't), a space, or a single sign.
 PIECE = re.compile(r"\w+(?:[-./@:'&+]\w+)*|\s+|.", re.DOTALL)
 EDGE_SIGNS = " \t\n.,;:!?\"'()[]{}\\"
-LONGEST_MATCH = 12  # pieces (words, spaces and signs) in a value that must match a pattern
+LONGEST_MATCH = 12  # pieces (words, spaces and signs) in a value with a pattern
 
 # Evidence added to the model's likelihoods, in nats, chosen on 55 messages to seven tools.
 NOTHING_TO_FILL_IN = -2.0
@@ -63,7 +63,7 @@ def numbers(text: str) -> list[str]:
 
 
 def codes(text: str) -> list[str]:
-    """Words that look like a key; plain numbers only where there is no better one.
+    """Words like keys; plain numbers only in a text without better words.
 
     >>> codes("refund 20 dollars for A-1001")
     ['A-1001']
@@ -121,7 +121,7 @@ def _plain_schema(schema: Schema, root: Schema) -> Schema:
 
 
 def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
-    """The values, as JSON, that the text has for a parameter; None where any words will do."""
+    """The values of a text for a parameter, as JSON; None where any words will do."""
     if "const" in schema or schema.get("enum"):
         return _quoted(schema.get("enum") or [schema["const"]])
     match schema.get("type"):
@@ -178,7 +178,7 @@ def missing(function: Function, text: str) -> list[str]:
 
 
 def fallback_arguments(function: Function, text: str) -> dict[str, object]:
-    """Arguments of the right types without the model: the first values that the text has."""
+    """Arguments of the right types without the model: the first values in the text."""
     arguments: dict[str, object] = {}
     for name, schema in required(function).items():
         values = candidates(name, schema, text)

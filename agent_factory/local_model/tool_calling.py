@@ -1,6 +1,6 @@
-"""Tool calls for a model that can't write one, from two decisions that it can make.
+"""Tool calls for a model that cannot write tool calls, from two decisions.
 
-*Which tool*: the one under which the user's message is most likely (a noisy channel). Asked
+*Which tool*: the tool under which the user's message is most likely (a noisy channel). Asked
 "which tool?", a model of this size answers little better than chance. *Which arguments*: one
 decode under a grammar of the values in the message.
 """
@@ -31,10 +31,10 @@ from agent_factory.local_model.slots import (
 )
 from agent_factory.local_model.weights import LocalModelError
 
-LONGEST_ROUTED = 240  # characters of a message that are scored; the request usually comes early
-LONGEST_READ = 1500  # characters of a message that arguments are taken from
+LONGEST_ROUTED = 240  # scored characters of a message; the request usually comes early
+LONGEST_READ = 1500  # characters of a message with arguments
 LONGEST_ARGUMENTS = 320  # tokens
-# Least log-likelihood of a token: one odd name would outweigh all other words.
+# Least log-likelihood of a token: an odd name would outweigh all other words.
 LEAST_LIKELY = -25.0
 
 
@@ -104,7 +104,7 @@ class ToolCaller:
 
 
 def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
-    """Tools of any kind as OpenAI describes them; refuse those of a provider's server."""
+    """Tools of any kind in OpenAI's description; refuse tools of a provider's server."""
     functions = []
     for tool in tools:
         try:
@@ -126,7 +126,7 @@ def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
 def offered_tools(
     tools: Sequence[object] | None, tool_choice: object
 ) -> tuple[Sequence[Function], bool]:
-    """The functions that the model may call, and whether it must."""
+    """The functions to offer, and whether a call is forced."""
     functions = [tool["function"] for tool in openai_tools(tools or ())]
     if tool_choice in ("none", False):
         return [], False
@@ -164,7 +164,7 @@ def answered_question(turn: Turn, functions: Sequence[Function]) -> tuple[Functi
 
 
 def parsed_arguments(text: str, function: Function, message: str) -> dict[str, object]:
-    """The arguments that the model wrote; where they are cut off, the values of the message."""
+    """The arguments of the model; if cut off, the values of the message."""
     try:
         arguments = json.loads(text)
     except ValueError:
@@ -174,7 +174,7 @@ def parsed_arguments(text: str, function: Function, message: str) -> dict[str, o
 
 
 def ask_back(function: Function, missing: Sequence[str]) -> str:
-    """The question for the arguments that a message lacks."""
+    """The question for missing arguments of a message."""
     fields = (function.get("parameters") or {}).get("properties") or {}
     names = []
     for name in missing:

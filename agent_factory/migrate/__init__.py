@@ -1,7 +1,7 @@
 """Migrate source text from `create_react_agent` and LangChain's `create_agent`.
 
-Text goes in; new text comes out, with findings that a person has to decide. No file is read or
-written here. It needs libcst (the extra `cli`); the command is `agent-factory migrate`.
+Text goes in; new text comes out, with findings for a person to decide. No file is read or written
+here. The package needs libcst (the extra `cli`); the command is `agent-factory migrate`.
 
 >>> from agent_factory.migrate import migrate_source
 >>> done = migrate_source("from langgraph.prebuilt import ToolNode, create_react_agent\\n")

@@ -1,4 +1,4 @@
-"""Names that the imports of a source bind, with their uses and their calls."""
+"""Names bound by the imports of a source, with uses and calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
-    """A module, or a name of a module (`symbol`), that a part of an import statement binds."""
+    """A module, or a name of a module (`symbol`), bound by a part of an import statement."""
 
     statement: Statement
     alias: cst.ImportAlias
@@ -43,7 +43,7 @@ class Binding:
 
     @property
     def local(self) -> str:
-        """The name that is bound, or the dotted path of the module."""
+        """The bound name, or the dotted path of the module."""
         return self.alias.evaluated_alias or self.alias.evaluated_name
 
     @property
@@ -53,17 +53,17 @@ class Binding:
 
 
 def module_of(statement: cst.ImportFrom) -> str:
-    """The module that names are imported from; empty for a relative import."""
+    """The module of imported names; empty for a relative import."""
     return "" if statement.relative else dotted(statement.module)
 
 
 def bindings_of(source: Source) -> list[Binding]:
-    """The bindings of a source that may move."""
+    """The bindings of a source with names that may move."""
     accesses: dict[tuple[Statement, str], list[tuple[cst.CSTNode, bool]]] = defaultdict(list)
     for scope in source.scopes():
         for assignment in scope.assignments:
             if isinstance(assignment, ImportAssignment) and isinstance(assignment.node, Statement):
-                # Several referents mean that another statement gives the name a value, too.
+                # Several referents: another statement gives the name a value, too.
                 accesses[assignment.node, assignment.name] += [
                     (access.node, len(access.referents) == 1) for access in assignment.references
                 ]
@@ -93,10 +93,10 @@ def bindings_of(source: Source) -> list[Binding]:
 
 
 def _use(source: Source, node: cst.CSTNode, path: str, certain: bool) -> Use:
-    """Follow the attributes of a module to the name that is used."""
+    """Follow the attributes of a module to the used name."""
     if not isinstance(node, cst.Name | cst.Attribute):  # an annotation may be a string
         return Use(node, None, certain)
-    # `import a.b` and then `a.b.c`: the name that is used is the last attribute of the path.
+    # `import a.b` and then `a.b.c`: the used name is the last attribute of the path.
     while leads_to_known(path):
         around = source.parent(node)
         if not isinstance(around, cst.Attribute) or around.value is not node:
@@ -121,7 +121,7 @@ class CallSite:
 
 
 def calls_of(source: Source, bindings: Sequence[Binding]) -> list[CallSite]:
-    """The calls of what moves or has moved, from top to bottom."""
+    """The calls of names that move or have moved, from top to bottom."""
     sites = [
         CallSite(source, use, call, home)
         for use in {use for binding in bindings for use in binding.uses}
@@ -132,7 +132,7 @@ def calls_of(source: Source, bindings: Sequence[Binding]) -> list[CallSite]:
 
 
 def keyword_changes(site: CallSite, rows: Mapping[str, Keyword]) -> Iterator[Edit | Finding]:
-    """The keywords of a call that have another name in agent_factory: edits, or findings."""
+    """Edits and findings of keywords with another name in agent_factory."""
     names = {arg.keyword.value for arg in site.call.args if arg.keyword}
     for arg in site.call.args:
         if arg.keyword is None or (row := rows.get(arg.keyword.value)) is None:

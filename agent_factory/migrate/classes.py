@@ -1,4 +1,4 @@
-"""Classes and hooks of a source that agent_factory refuses, or that it never calls."""
+"""Classes and hooks of a source that agent_factory would refuse, or never call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_DICTS = {"BaseModel", "dataclass"}
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes and functions of a source, and what its imports are called in agent_factory."""
+    """Classes and functions of a source, with the names of imports in agent_factory."""
 
     source: Source
     bindings: Sequence[Binding]
@@ -73,7 +73,7 @@ class Classes:
 
     @cached_property
     def _keys(self) -> set[str] | None:
-        """The state keys that this source declares; None if others may declare more."""
+        """The state keys of this source; None if other files may declare more."""
         classes = list(self.source.every(cst.ClassDef))
         calls = {call.func for call in self.source.every(cst.Call)}
         if not any(symbol == AGENT and node in calls for node, symbol in self._symbols.items()):
@@ -83,34 +83,34 @@ class Classes:
         names.update(cls.name.value for cls in classes)
         for schema in self._schemas:
             cls = self.source.value_of(schema)
-            # A schema, or a base of one, from another file may declare any keys.
+            # A schema or a base from another file may declare any keys.
             if not isinstance(cls, cst.ClassDef) or not names.issuperset(_bases(cls)):
                 return None
         keys = {dotted(f.target) for cls in classes for f in descendants(cls.body, cst.AnnAssign)}
-        for symbol in symbols:  # a state schema, or a middleware that has one
+        for symbol in symbols:  # a state schema, or a middleware with a schema
             value = getattr(import_module(symbol.module), symbol.name)
             schema = getattr(value, "state_schema", value)
             keys.update(getattr(schema, "__annotations__", ()))
         return keys | {"jump_to", "messages", "structured_response"}
 
     def _middleware_of(self, cls: cst.CSTNode | None) -> type[object] | None:
-        """The middleware class of agent_factory that a class derives from."""
+        """The middleware class of agent_factory among the bases of a class."""
         bases = [base for c in (cls, *self._ancestors(cls)) for base in _base_nodes(c)]
         classes = [_built_in(symbol) for base in bases if (symbol := self._symbols.get(base))]
         return next(filter(None, classes), None)
 
     def _ancestors(self, cls: cst.CSTNode | None) -> list[cst.CSTNode]:
-        """The classes of the source that a class derives from."""
+        """The classes of the source among the bases of a class."""
         found = [*map(self.source.value_of, _base_nodes(cls))]
         for base in found:  # which grows
             more = map(self.source.value_of, _base_nodes(base))
-            # Two classes of a source can derive from each other, if that fails when it runs.
+            # Two classes of a source can derive from each other: Python fails only at run time.
             found += [value for value in more if value not in (cls, *found)]
         return found
 
     def _hook_findings(self, function: cst.FunctionDef) -> Iterator[Finding]:
-        """The updates of a hook that are an error in agent_factory."""
-        # Around a method is the body of its class, and around that the class.
+        """The updates of a hook with errors in agent_factory."""
+        # Around a method is the body of its class, and around the body the class.
         around = self.source.parent(self.source.parent(function) or function)
         base = self._middleware_of(around) if function.name.value in _HOOKS else None
         decorators = [decorator.decorator for decorator in function.decorators]
@@ -134,14 +134,14 @@ class Classes:
 
 
 def _built_in(symbol: Symbol) -> type[object] | None:
-    """The middleware class of agent_factory that a symbol names."""
+    """The middleware class of agent_factory with the name of a symbol."""
     value = getattr(import_module(symbol.module), symbol.name, None)
     is_class = isinstance(value, type) and issubclass(value, AgentMiddleware)
     return value if is_class and symbol.module == MIDDLEWARE else None
 
 
 def _functions(cls: cst.CSTNode) -> list[cst.FunctionDef]:
-    """The methods that a class defines."""
+    """The methods in the body of a class."""
     body = cls.body.body if isinstance(cls, cst.ClassDef) else ()
     return [node for node in body if isinstance(node, cst.FunctionDef)]
 
@@ -168,7 +168,7 @@ def _marks(cls: cst.ClassDef) -> list[str]:
 def _method_findings(
     source: Source, cls: cst.ClassDef, base: type[object], inherited: Collection[str]
 ) -> Iterator[Finding]:
-    """The methods of a middleware class that nothing calls; `inherited` are those of the source."""
+    """The methods of a middleware class without a caller; `inherited` are methods of the source."""
     class_name = cls.name.value
     methods = {
         node.name.value: node.name
@@ -180,7 +180,7 @@ def _method_findings(
         if not hasattr(AgentMiddleware, method) and meant_by(method, is_method=True):
             what = f"{class_name}.{method}"
             yield source.finding(definition, what, "misspelt", name=method)
-    # With several bases, a name may come from one that is not ours.
+    # With several bases, a name may come from a foreign class.
     if base is AgentMiddleware or len(cls.bases) > 1:
         return
     accesses = [

@@ -49,17 +49,17 @@ _WORDS = [[re.compile(rf"\b{word}\b") for word in group.split()] for group in _G
 
 
 def migrate_bytes(data: bytes, to: Factory = Factory.REACT) -> tuple[bytes, Migration]:
-    """Migrate a file, in its own encoding.
+    """Migrate a file in its encoding.
 
     Args:
         data: The bytes of the file.
-        to: What calls of `create_react_agent` become.
+        to: Function in place of `create_react_agent`.
 
     Returns:
         The new bytes, and the migration of the text.
 
     Raises:
-        UnreadableSource: The file is not Python, or not in the encoding that it declares.
+        UnreadableSource: The file is not Python, or not in the declared encoding.
 
     >>> migrate_bytes(b"\\xef\\xbb\\xbffrom langchain.agents import AgentState\\r\\n")[0]
     b'\\xef\\xbb\\xbffrom agent_factory import AgentState\\r\\n'
@@ -69,7 +69,7 @@ def migrate_bytes(data: bytes, to: Factory = Factory.REACT) -> tuple[bytes, Migr
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise UnreadableSource(str(error)) from None
-    # Some encodings have several forms of one text, and lines that nobody edits must stay.
+    # Some encodings have several forms of a text, and unedited lines must stay.
     if text.encode(encoding) != data:
         raise UnreadableSource(f"{encoding} would not reproduce each of its bytes")
     migration = migrate_source(text, to)
@@ -83,13 +83,13 @@ def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
     keywords with another name are renamed. Everything else stays byte for byte.
 
     Args:
-        text: Python source, with its line breaks.
-        to: What calls of `create_react_agent` become. With `Factory.AGENT`, a call whose parameters
+        text: Python source, with original line breaks.
+        to: Function in place of `create_react_agent`. With `Factory.AGENT`, a call whose parameters
             all have a counterpart becomes a call of `create_agent`; each other call stays, and is
             reported as a finding.
 
     Raises:
-        UnreadableSource: It cannot be parsed.
+        UnreadableSource: The text cannot be parsed.
 
     >>> old = '''from langgraph.prebuilt import create_react_agent
     ... create_react_agent(model, [], prompt="Be brief.")
@@ -115,7 +115,7 @@ def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
         except BaseException as error:
             future.set_exception(error)
 
-    # The size holds for all threads that start from now on, so it is restored in any case.
+    # The size holds for all new threads, so the old size is restored in any case.
     usual = threading.stack_size(STACK)
     try:
         # A daemon: after Ctrl-C, the program does not wait for the rest of the work.
@@ -181,10 +181,10 @@ def _extra_findings(site: CallSite) -> Iterator[Finding]:
 
 
 def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
-    """Return the edit of a dotted path in a string, or a finding about it."""
+    """The edit of a dotted path in a string, or a finding about the string."""
     path = node.raw_value
     new = path_of(path)
-    # Around the value of an argument is its Arg, and around that the call.
+    # Around the value of an argument is an Arg, and around the Arg the call.
     call = source.parent(source.parent(node) or node)
     name = dotted(call.func) if isinstance(call, cst.Call) and call.args[0].value is node else ""
     if new and name.rpartition(".")[2] in _PATCHES:

@@ -1,4 +1,4 @@
-"""New import statements in the layout of the old ones, and new names where modules are used."""
+"""New import statements in the old layout, and new names where modules are used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PRAGMA = re.compile(r"#\s*(noqa|type:|pylint:|pyright:|mypy:|ruff:|isort:|pragm
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One import: of a module, or of a name of it; `local` is the name after `as`."""
+    """Import of a module, or of a name in a module; `local` is the name after `as`."""
 
     module: str
     name: str = ""
@@ -43,7 +43,7 @@ Pieces = Mapping[cst.ImportAlias, Sequence[Piece]]
 
 @dataclass(frozen=True)
 class Imports:
-    """The imports of a source that may move."""
+    """The imports of a source with names that may move."""
 
     source: Source
     bindings: Sequence[Binding]
@@ -52,13 +52,13 @@ class Imports:
     """The uses of `create_react_agent` that become `create_agent`."""
 
     def changes(self) -> Iterator[Edit | Finding]:
-        """The edits of imports and of the names they bind, and what a person has to decide."""
+        """The edits of imports and of bound names, and findings for a person."""
         pieces: dict[Statement, dict[cst.ImportAlias, list[Piece]]] = {}
         for binding in self.bindings:
             names = binding.statement.names
             assert not isinstance(names, cst.ImportStar)
             originals = {alias: [_piece(binding.statement, alias)] for alias in names}
-            # Aliases of the statement that do not move keep their import.
+            # Unmoved aliases of the statement keep their import.
             replacements = pieces.setdefault(binding.statement, originals)
             if binding.symbol:
                 new = yield from self._name(binding, binding.symbol)
@@ -111,7 +111,7 @@ class Imports:
                 yield self.source.finding(use.node, text, "module", replacement=new)
         old = _piece(binding.statement, binding.alias)
         homes = list(dict.fromkeys(target.module for target in targets.values()))
-        # Uses that do not move need the old import as well.
+        # Unmoved uses need the old import as well.
         still_used = len(targets) < len(binding.uses)
         # If all uses move to one module, the local name can mean that module, and they stay as they
         # are.
@@ -165,7 +165,7 @@ def is_taken(source: Source, name: str) -> bool:
 
 
 def _piece(statement: Statement, alias: cst.ImportAlias) -> Piece:
-    """The import of an alias as it stands."""
+    """The present import of an alias."""
     name, local = alias.evaluated_name, alias.evaluated_alias or ""
     if isinstance(statement, cst.Import):
         return Piece(name, local=local)
@@ -203,7 +203,7 @@ def _statement_edits(source: Source, statement: Statement, pieces: Pieces) -> It
 def _statements(
     source: Source, statement: Statement, pieces: Pieces, newline: str, indent: str
 ) -> Iterator[str]:
-    """The new statements, in the order and the layout of the old one's names."""
+    """The new statements, in the order and the layout of the old names."""
     groups: dict[str, list[tuple[Piece, cst.ImportAlias]]] = {}
     for alias, several in pieces.items():
         for piece in several:
@@ -214,7 +214,7 @@ def _statements(
     with_brackets = isinstance(statement, cst.ImportFrom) and statement.lpar
     one_line = not with_brackets or not re.search("[\r\n]", source.text(statement))
     deeper = source.line_start(source.span(aliases[0])[0])
-    if deeper.strip():  # the first name does not begin its line
+    if deeper.strip():  # the first name does not begin a line
         deeper = indent + source.module.default_indent
     for group in groups.values():
         first = group[0][0]
@@ -237,7 +237,7 @@ def _statements(
 
 @dataclass(frozen=True, slots=True)
 class _Comments:
-    """The comments at a name: on lines before it, on its line, and on lines after the last name."""
+    """The comments on lines before a name, on the same line, and on lines after the last name."""
 
     before: list[str] = field(default_factory=list)
     same_line: list[str] = field(default_factory=list)
@@ -247,7 +247,7 @@ class _Comments:
 def _comments(
     source: Source, statement: Statement, aliases: Sequence[cst.ImportAlias]
 ) -> tuple[list[str], dict[cst.ImportAlias, _Comments]]:
-    """The comments after the opening bracket, and those at each name."""
+    """The comments after the opening bracket, and at each name."""
     opening: list[str] = []
     comments = {alias: _Comments() for alias in aliases}
     # An import has no strings: each hash begins a comment.

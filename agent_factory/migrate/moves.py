@@ -40,7 +40,7 @@ MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Why a person has to decide, and what to write; parts in braces are filled in."""
+    """Reason for a decision by a person, and a proposal; parts in braces are filled in."""
 
     why: str
     write: str
@@ -52,7 +52,7 @@ ADVICE: Final = {key: Advice(**row) for key, row in _TABLE["advice"].items()}
 
 
 def home_of(symbol: Symbol) -> Symbol | None:
-    """The new module and name of a name; None if it does not move."""
+    """The new module and name of a name; None for a name that stays."""
     for module, names in MOVES.get(_table_of(symbol.module), {}).items():
         if symbol.name in names:
             return Symbol(module, symbol.name)
@@ -66,21 +66,21 @@ def _table_of(module: str) -> str:
 
 
 def path_of(path: str) -> str | None:
-    """The new path of what a dotted path names, for patches; None if it has none here."""
+    """The new path for the object of a dotted path, for patches; None without a counterpart."""
     module, _, name = path.rpartition(".")
     if path == f"{_LANGCHAIN_MIDDLEWARE}.human_in_the_loop.interrupt":
         return f"{MIDDLEWARE}.human_in_the_loop.interrupt"
     if name == "init_chat_model" and is_known(module):
         return "langchain.chat_models.init_chat_model"
     parts = path.split(".")
-    # Modules that names leave have two parts or more.
+    # Old modules have two parts or more.
     for index in range(2, len(parts)):
         module, rest = ".".join(parts[:index]), parts[index:]
-        # `patch` with the path of a standard module in another one patches the standard module.
+        # `patch` with the path of a standard module inside of a module patches the standard module.
         if is_known(module) and len(rest) > 1 and rest[0] in sys.stdlib_module_names:
             return ".".join(rest)
         if home := home_of(Symbol(module, rest[0])):
-            # A path that does not exist here would let the patch fail.
+            # A missing path would let the patch fail.
             value = getattr(import_module(home.module), home.name)
             for attribute in rest[1:]:
                 value = getattr(value, attribute, None)
@@ -89,7 +89,7 @@ def path_of(path: str) -> str | None:
 
 
 def replacement_of(module: str) -> str:
-    """The module of agent_factory that stands in for an old one, in words for a person."""
+    """The module of agent_factory in place of an old module, in words for a person."""
     homes = [home for home in MOVES.get(_table_of(module), {}) if home.startswith(ROOT)]
     part = f"{MIDDLEWARE}.{module.rpartition('.')[2]}"
     if _table_of(module) == _LANGCHAIN_MIDDLEWARE != module and find_spec(part):
@@ -119,11 +119,11 @@ class Keyword:
     """The counterpart of a keyword argument.
 
     Args:
-        name: Its new name; None if it has none.
+        name: The new name; None without a counterpart.
         value: The new form of a whole number, around `{}`; None keeps any value.
-        why: The reason where it cannot be rewritten.
-        write: What to write there.
-        words: The new words for some of its strings.
+        why: The reason where the keyword cannot be rewritten.
+        write: The proposal for such a keyword.
+        words: The new words for some strings.
     """
 
     name: str | None = None

@@ -34,11 +34,11 @@ _BREAK = re.compile(rb"\r\n|\r|\n")
 
 
 class UnreadableSource(ValueError):
-    """A source that cannot be read as Python; its message says why."""
+    """A source is not readable as Python; the message says why."""
 
 
 class Source:
-    """A parsed text, with its line breaks as they are."""
+    """A parsed text with original line breaks."""
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()
@@ -51,12 +51,12 @@ class Source:
         try:
             module = cst.parse_module(text)
         except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
-            # CSTValidationError: letters that this Python's Unicode tables do not have yet.
+            # CSTValidationError: letters outside of this Python's Unicode tables.
             place = f"line {error.raw_line}: " if isinstance(error, cst.ParserSyntaxError) else ""
             raise UnreadableSource(f"{place}{getattr(error, 'message', error)}") from None
         if module.code != text:
             raise UnreadableSource("its parse tree would not reproduce each of its bytes")
-        # The copy is for trees in which a node occurs twice; a parsed one has none.
+        # The copy is for trees in which a node occurs twice, which a parser never makes.
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
         self.module = module
         self._spans: Mapping[cst.CSTNode, CodeSpan] = wrapper.resolve(ByteSpanPositionProvider)
@@ -64,21 +64,21 @@ class Source:
         self._scopes: Mapping[cst.CSTNode, Scope | None] = wrapper.resolve(ScopeProvider)
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Return the start and the end of a node, without the white space around it."""
+        """Return the start and the end of a node, without white space around."""
         span = self._spans[node]
         return span.start, span.start + span.length
 
     def text(self, node: cst.CSTNode) -> str:
-        """A node as it is written."""
+        """The text of a node."""
         start, end = self.span(node)
         return self.data[start:end].decode()
 
     def edit(self, node: cst.CSTNode, text: str) -> Edit:
-        """An edit that gives a node another text."""
+        """An edit with a new text for a node."""
         return Edit(*self.span(node), text)
 
     def finding(self, node: cst.CSTNode, what: str, advice: Advice | str, **words: str) -> Finding:
-        """A finding about a node, with advice, or that of a key; words are filled in."""
+        """A finding about a node, with advice, or the advice of a key; words are filled in."""
         if isinstance(advice, str):
             row = ADVICE[advice]
             advice = replace(row, why=row.why.format(**words), write=row.write.format(**words))
@@ -94,7 +94,7 @@ class Source:
         return _BREAK.split(self.data[:position])[-1].decode()
 
     def newline_at(self, position: int) -> str:
-        """The line break that ends the line of a position; the file's own if it is the last."""
+        """The line break after a position; in the last line, the default of the file."""
         match = _BREAK.search(self.data, position)
         return match[0].decode() if match else self.module.default_newline
 
@@ -111,12 +111,12 @@ class Source:
         return {scope for scope in self._scopes.values() if scope is not None}
 
     def value_of(self, node: cst.BaseExpression) -> cst.CSTNode:
-        """The value of a name that is assigned once; otherwise the node itself."""
+        """The value of a name with a single assignment; otherwise the node itself."""
         scope = self._scopes.get(node)
         if not isinstance(node, cst.Name) or scope is None:
             return node
         assignments = list(scope[node.value])
-        # Of several assignments, any may be the one that counts.
+        # Of several assignments, any may count.
         if len(assignments) != 1 or not isinstance(assignments[0], Assignment):
             return node
         target = assignments[0].node
@@ -131,13 +131,13 @@ class Source:
 
 
 def _nesting(text: str) -> int:
-    """Return the largest number of brackets that are open at once."""
+    """Return the largest number of open brackets."""
     steps = (1 if bracket in "([{" else -1 for bracket in _BRACKET.findall(text))
     return max(accumulate(steps), default=0)
 
 
 def descendants(node: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
-    """A node and all nodes in it that are of a kind, from top to bottom."""
+    """All nodes of a kind in a node, from top to bottom, the node included."""
     if isinstance(node, kind):
         yield node
     for child in node.children:

@@ -1,4 +1,4 @@
-"""Reasons why a call of `create_react_agent` cannot become one of `create_agent`."""
+"""Reasons against turning a call of `create_react_agent` into a call of `create_agent`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOT_TAKEN = {
 
 
 def problems_of(site: CallSite) -> Iterator[Finding]:
-    """The arguments that keep a call from becoming one of `create_agent`."""
+    """The arguments that keep a call from becoming a call of `create_agent`."""
     for position, arg in enumerate(site.call.args):
         name = arg.star or (arg.keyword.value if arg.keyword else "")
         if not name and position < len(_POSITIONS):
@@ -45,7 +45,7 @@ def problems_of(site: CallSite) -> Iterator[Finding]:
 
 
 def advice_on_value(name: str, value: cst.BaseExpression, source: Source) -> str | None:
-    """The key of the advice on the value of a parameter; None if `create_agent` takes it."""
+    """The key of the advice on the value of a parameter; None for a value of `create_agent`."""
     match name, source.value_of(value):
         case "model", cst.Lambda() | cst.FunctionDef():
             return "chosen model"
@@ -57,7 +57,7 @@ def advice_on_value(name: str, value: cst.BaseExpression, source: Source) -> str
             return "tool node"
         case "prompt" | "state_modifier", cst.Lambda() | cst.FunctionDef():
             return "dynamic prompt"
-        # A variable may hold a function, so only what is a text for certain moves.
+        # A variable may hold a function, so only certain texts move.
         case "prompt" | "state_modifier", _ if not _is_text(source, value):
             return "unknown prompt"
         case "response_format", cst.Tuple():

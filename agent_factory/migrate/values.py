@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Factory(StrEnum):
-    """Function that replaces `create_react_agent` in calls."""
+    """Function in place of `create_react_agent`."""
 
     REACT = "create_react_agent"
     AGENT = "create_agent"
@@ -37,15 +37,15 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """A place that a person has to decide about.
+    """Decision for a person.
 
     Args:
         line: The line, from 1.
         column: The character of the line, from 1.
         kind: A stable word for the kind: `argument`, `name`, ...
-        what: What was found.
-        why: Why it cannot be decided here.
-        write: What to write.
+        what: The code in question.
+        why: The reason.
+        write: The proposal.
     """
 
     line: int
@@ -56,7 +56,7 @@ class Finding:
     write: str
 
     def to_data(self) -> dict[str, Any]:
-        """The finding for JSON, under the names of its fields."""
+        """The finding for JSON, under the names of the fields."""
         return asdict(self)
 
 
@@ -67,7 +67,7 @@ class Migration:
     Args:
         before: The old source.
         text: The new source; equal where nothing moves.
-        findings: What a person has to decide, from top to bottom of `before`.
+        findings: Decisions for a person, from top to bottom of `before`.
     """
 
     before: str
@@ -83,7 +83,7 @@ class Migration:
 def apply(data: bytes, edits: Iterable[Edit]) -> bytes:
     """Apply edits to bytes."""
     parts, at = [], 0
-    # Several bindings may lead to one use, which is then edited alike for each.
+    # Several bindings may lead to the same use, with equal edits.
     for edit in sorted(set(edits)):
         parts += [data[at : edit.start], edit.text.encode()]
         at = edit.end
