@@ -10,7 +10,6 @@ from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.loading import BuildFailed, load
-from agent_factory.topology.diff import ChangeKind
 from agent_factory.topology.stopping_points import Verdict
 
 EXAMPLES = """Examples:
@@ -24,8 +23,8 @@ agent-factory diff deployed.topology shop.desk:agent --threads --exit-code"""
 EXIT_DIFFERS = 1
 """The exit code of `--exit-code` if the plans differ, as in diff and git, or if threads break."""
 
-_STYLES = {ChangeKind.ADDED: "green", ChangeKind.REMOVED: "red"}
-_VERDICT_STYLES = {Verdict.STANDS: "green", Verdict.MOVED: "yellow", Verdict.BREAKS: "red"}
+_STYLES = {"added": "green", "removed": "red", "stands": "green", "breaks": "red"}
+"""Styles of kinds of changes, and of verdicts; all other words are yellow."""
 
 
 def diff(
@@ -55,6 +54,7 @@ def diff(
     the exit code is 2.
     """
     plans, refused = [], []
+    rows: list[tuple[str, str, str, str]]
     for target in (old, new):
         try:
             plans.append(load(target).plan)
@@ -67,38 +67,27 @@ def diff(
     before, after = plans
     if threads:
         points = before.stopping_points(after)
-        breaks = any(point.verdict is Verdict.BREAKS for point in points)
-        if json:
-            rows = [point.to_data() for point in points]
-            console.write_json({"old": old, "new": new, "breaks": breaks, "points": rows})
-        elif console.is_terminal():
-            for point in points:
-                verdict = (point.verdict, _VERDICT_STYLES[point.verdict])
-                console.show(Text.assemble(verdict, f" {point.part} ", (point.name, "bold")))
-                console.show(console.indented(Text(point.effect)))
-        else:
-            console.write("\n".join(map(str, points)))
-        if refused:
-            raise refused[-1]
-        if exit_code and breaks:
-            raise typer.Exit(EXIT_DIFFERS)
-        return
-    difference = before.diff(after)
-    if json:
-        differs = bool(difference)
-        changes = difference.to_data()
-        console.write_json({"old": old, "new": new, "differs": differs, "changes": changes})
-    elif difference and console.is_terminal():
-        for change in difference.changes:
-            style = _STYLES.get(change.kind, "yellow")
-            console.show(
-                Text.assemble((change.kind, style), f" {change.part} ", (change.name, "bold"))
-            )
-            if change.detail:
-                console.show(console.indented(Text(change.detail)))
+        fails = any(point.verdict is Verdict.BREAKS for point in points)
+        data = {"breaks": fails, "points": [point.to_data() for point in points]}
+        rows = [(str(x.verdict), x.part, x.name, x.effect) for x in points]
+        text = "\n".join(map(str, points))
     else:
-        console.write(str(difference))
+        difference = before.diff(after)
+        fails = bool(difference)
+        data = {"differs": fails, "changes": difference.to_data()}
+        rows = [(str(x.kind), x.part, x.name, x.detail) for x in difference.changes]
+        text = str(difference)
+    if json:
+        console.write_json({"old": old, "new": new, **data})
+    elif rows and console.is_terminal():
+        for word, part, name, detail in rows:
+            verdict = (word, _STYLES.get(word, "yellow"))
+            console.show(Text.assemble(verdict, f" {part} ", (name, "bold")))
+            if detail:
+                console.show(console.indented(Text(detail)))
+    else:
+        console.write(text)
     if refused:
         raise refused[-1]
-    if exit_code and difference:
+    if exit_code and fails:
         raise typer.Exit(EXIT_DIFFERS)

@@ -207,9 +207,7 @@ def load_agent(text: str) -> tuple[str, Any]:
     """
     from langgraph.graph.state import CompiledStateGraph
 
-    target = target_of(text)
-    if target.is_plan:
-        raise CommandError(f"{target.place} is a plan. A plan cannot run; name the agent. {USAGE}")
+    target = _runnable(text)
     with _imported(target) as module:
         attribute, value = _attribute(target, module)
         if inspect.isroutine(value):
@@ -222,9 +220,7 @@ def load_agent(text: str) -> tuple[str, Any]:
 
 def load_builder(text: str) -> Any:
     """The agent of a target, or a function of a model that builds the agent."""
-    target = target_of(text)
-    if target.is_plan:
-        raise CommandError(f"{target.place} is a plan. A plan cannot run; name the agent. {USAGE}")
+    target = _runnable(text)
     with _imported(target) as module:
         _, value = _attribute(target, module)
         parameters = inspect.signature(value).parameters if inspect.isroutine(value) else {}
@@ -240,6 +236,14 @@ def load_builder(text: str) -> Any:
             return value(model)
 
     return build
+
+
+def _runnable(text: str) -> Target:
+    """The target of a text, refused if it is a plan."""
+    target = target_of(text)
+    if target.is_plan:
+        raise CommandError(f"{target.place} is a plan. A plan cannot run; name the agent. {USAGE}")
+    return target
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from langchain_core.language_models import (
     LanguageModelInput,
     ModelProfile,
 )
+from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema
@@ -266,12 +267,7 @@ class LocalChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        decision, request, usage = self._decide(messages, stop, kwargs)
-        if decision is None:
-            reply = self._engine.ask(request)
-            usage = add_usage(usage, reply.usage)
-            decision = answer_message(reply.text.strip(), reply.finish_reason, usage, self._about)
-        return ChatResult(generations=[ChatGeneration(message=decision)])
+        return generate_from_stream(self._stream(messages, stop, run_manager, **kwargs))
 
     def _stream(
         self,
@@ -369,17 +365,6 @@ def sampling(options: Mapping[str, object]) -> dict[str, object]:
     return {name: options[name] for name in SAMPLING & options.keys() if options[name] is not None}
 
 
-def answer_message(
-    text: str, finish_reason: str | None, usage: UsageMetadata, about: Mapping[str, object]
-) -> AIMessage:
-    """Return an answer in prose as a message."""
-    return AIMessage(
-        text,
-        usage_metadata=usage,
-        response_metadata={**about, "finish_reason": finish_reason or "stop"},
-    )
-
-
 def chunks(
     pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, object]
 ) -> Iterator[ChatGenerationChunk]:
@@ -393,7 +378,8 @@ def chunks(
         if text := pending_text.rstrip():
             yield ChatGenerationChunk(message=AIMessageChunk(content=text))
             pending_text, has_text = pending_text[len(text) :], True
-    yield last_chunk(answer_message("", finish_reason, usage, about))
+    metadata = {**about, "finish_reason": finish_reason or "stop"}
+    yield last_chunk(AIMessage("", usage_metadata=usage, response_metadata=metadata))
 
 
 def last_chunk(message: AIMessage) -> ChatGenerationChunk:
