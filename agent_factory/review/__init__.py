@@ -44,6 +44,8 @@ from agent_factory.review.standing_approvals import (
 )
 from agent_factory.review.steps import Reviews as Reviews
 from agent_factory.review.steps import (
+    StepPlanner,
+    Thread,
     action,
     apply,
     async_variant,
@@ -115,8 +117,13 @@ def pending(agent: object, config: RunnableConfig) -> Pending:
         MissingNode: The thread waits at a node that the agent does not have, because its
             middleware has changed since.
     """
+    return read_thread(agent, config)[1]
+
+
+def read_thread(agent: object, config: RunnableConfig) -> Thread:
+    """The state of a thread, and what it waits for; the arguments and errors of `pending`."""
     # `identity`: what the flow yields are values here, and awaitables in an async run.
-    return run(Reviews.of(agent).read("", thread_config(agent, config)), identity)[1]
+    return run(Reviews.of(agent).read("", thread_config(agent, config)), identity)
 
 
 async def apending(agent: object, config: RunnableConfig) -> Pending:
@@ -287,6 +294,28 @@ def decide(
 
 adecide = async_variant(decide)
 """Async variant of `decide`."""
+
+
+@action
+def carry_out(
+    agent: object,
+    config: RunnableConfig,
+    thread: Thread,
+    decisions: Mapping[str, Mapping[str, object]],
+    **options: object,
+) -> Any:
+    """`decide` about a thread that `read_thread` has just read.
+
+    The decision of a pause without calls has the key "".
+    """
+    planner: StepPlanner = partial(plan_decisions, new=decisions)
+    if "" in decisions:
+        planner = plan_decision("approve", None)
+    return partial(apply, agent, config, planner, options, thread=thread)
+
+
+acarry_out = async_variant(carry_out)
+"""Async variant of `carry_out`."""
 
 
 @action

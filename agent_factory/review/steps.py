@@ -61,6 +61,9 @@ class Step:
     runs: bool = True  # whether the agent is invoked after the writes
 
 
+Thread = tuple[StateSnapshot, Pending]
+"""The state of a thread, and what it waits for."""
+
 StepPlanner = Callable[[Pending, Topology | None, Judge], Step]
 """Plans a step from what a paused thread waits for and from the agent's topology.
 
@@ -266,9 +269,7 @@ class Reviews:
         """Return the calls that a thread waits for."""
         return read_pending(snapshot, self.topology, self.tools)
 
-    def read(
-        self, prefix: str, config: RunnableConfig, *, stranded: bool = False
-    ) -> Flow[tuple[StateSnapshot, Pending]]:
+    def read(self, prefix: str, config: RunnableConfig, *, stranded: bool = False) -> Flow[Thread]:
         """Read a thread, and what it waits for; methods with the prefix "a" are awaited.
 
         What waits at a node that the agent does not have is read with `stranded`, and raises
@@ -323,10 +324,12 @@ def apply(
     *,
     prefix: str,
     stranded: bool = False,
+    thread: Thread | None = None,
 ) -> Flow[Any]:
     """Plan a step from what the thread waits for, write it, and invoke or stream the agent.
 
-    With `stranded`, also for a thread that waits at a node which the agent does not have.
+    With `stranded`, also for a thread that waits at a node which the agent does not have. A
+    `thread` that was just read is not read again.
     """
     streams = options.pop("stream", False)
     config, reviews = thread_config(agent, config), Reviews.of(agent)
@@ -334,7 +337,7 @@ def apply(
     get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
 
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
-        snapshot, pending = yield from reviews.read(prefix, config, stranded=stranded)
+        snapshot, pending = thread or (yield from reviews.read(prefix, config, stranded=stranded))
         if snapshot.metadata is None:
             raise missing_thread(config["configurable"])
         if not pending:

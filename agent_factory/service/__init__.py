@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from agent_factory.service.errors import ServiceError as ServiceError
     from agent_factory.service.errors import ThreadBusy as ThreadBusy
     from agent_factory.service.inbox import Inbox as Inbox
-    from agent_factory.service.inbox import Wait as Wait
     from agent_factory.service.ledger import SharedLedger as SharedLedger
     from agent_factory.service.ledger import SpentBy as SpentBy
     from agent_factory.service.messages import HeldMessage as HeldMessage
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from agent_factory.service.steering import can_be_steered as can_be_steered
     from agent_factory.service.steps import Step as Step
     from agent_factory.service.threads import ThreadInfo as ThreadInfo
+    from agent_factory.service.waits import Wait as Wait
     from agent_factory.service.webhooks import Webhook as Webhook
     from agent_factory.service.webhooks import WebhookQueue as WebhookQueue
 
@@ -67,7 +67,7 @@ _HOME = {
         "ReadOnly RunCancelled "
         "RunFailed ServiceError ThreadBusy"
     ),
-    ".inbox": "Inbox Wait",
+    ".inbox": "Inbox",
     ".ledger": "SharedLedger SpentBy",
     ".messages": "HeldMessage",
     ".migrations": "Upgrade",
@@ -80,6 +80,7 @@ _HOME = {
     ".steering": "can_be_steered",
     ".steps": "Step",
     ".threads": "ThreadInfo",
+    ".waits": "Wait",
     ".webhooks": "Webhook WebhookQueue",
 }
 

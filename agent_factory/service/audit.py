@@ -54,6 +54,13 @@ class AuditEntry:
     number: int
     hash: str
 
+    @classmethod
+    def of(cls, row: Row[Any]) -> AuditEntry:
+        """The entry of a row."""
+        columns = dict(row._mapping)
+        detail = json.loads(columns.pop("detail") or "null")
+        return cls(number=columns.pop("id"), detail=detail, **columns)
+
 
 def entry_hash(before: str, entry: Mapping[str, object]) -> str:
     """Hash of an entry, in hexadecimal digits: SHA-256 of canonical JSON.

@@ -21,7 +21,7 @@ from agent_factory.service.attachments import Attachment
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
-from agent_factory.service.jobs import MessageJob, read_job
+from agent_factory.service.jobs import AGENT_KEY, RUN_KEY, TENANT_KEY, MessageJob
 from agent_factory.service.metrics import Metrics
 from agent_factory.service.outputs import Outputs
 from agent_factory.service.pace import Pace
@@ -51,16 +51,6 @@ Waiting = Literal["queue", "interrupt", "reject"]
 
 Late = Literal["reject", "escalate"]
 """What happens to a review that nobody decides in time."""
-
-
-RUN_KEY = "agent_factory_run"
-"""Key in the metadata of checkpoints: the run that stored it."""
-
-JOB_KEY = "agent_factory_job"
-"""Key in the metadata of checkpoints: the job that stored it."""
-
-AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
-"""Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
@@ -118,16 +108,15 @@ class RegisteredAgent:
         return [member for member in members if isinstance(member, OnceMiddleware) and member.undo]
 
 
-def config_of(run: Row[Any], trace: str | None) -> RunnableConfig:
+def config_of(run: Row[Any], message: MessageJob, trace: str | None) -> RunnableConfig:
     """The config of a run, without its callbacks.
 
     Args:
-        run: The row of the run. The settings of the message that it began with hold to its end.
-        trace: The `traceparent` of who submitted what it does, if there is one.
+        run: The row of the run.
+        message: The message that the run began with: its settings hold to the end of the run.
+        trace: The `traceparent` of who submitted the work, if there is one.
     """
-    message = read_job(run.payload)
-    # A run that `reindex` has found has no message.
-    config = message.config if isinstance(message, MessageJob) else RunnableConfig()
+    config = message.config
     return {
         **config,
         "configurable": {**config.get("configurable", {}), "thread_id": run.thread_id},

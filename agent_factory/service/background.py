@@ -29,7 +29,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
 from agent_factory.middleware.background import BackgroundCall, lost_message, repeat_job
 from agent_factory.service.backend import Backend, RegisteredAgent, config_of
-from agent_factory.service.jobs import MessageJob, read_job
+from agent_factory.service.jobs import MessageJob, message_of
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import dump, load
 from agent_factory.service.steering import STEER, can_be_steered
@@ -212,10 +212,8 @@ class LostJob:
 
     def begin(self) -> None:
         """Begin the work: as a task of the running event loop if the agent is async."""
-        backend, graph, message = self.backend, self.agent.graph, read_job(self.run.payload)
-        # A run that `reindex` has found has no message.
-        context = message.context if isinstance(message, MessageJob) else None
-        config = config_of(self.run, None if message is None else message.trace)
+        backend, graph, message = self.backend, self.agent.graph, message_of(self.run)
+        config = config_of(self.run, message, message.trace)
         store = graph.store or TenantStore(backend.database, self.run.tenant, in_run=True)
         try:
             repeat_job(
@@ -226,7 +224,7 @@ class LostJob:
                 timeout=self.seconds,
                 config={**config, "callbacks": [*backend.callbacks]},
                 runtime=Runtime(
-                    context=coerced_context(context, graph.context_schema), store=store
+                    context=coerced_context(message.context, graph.context_schema), store=store
                 ),
                 asynchronous=self.agent.asynchronous,
             )
@@ -379,7 +377,7 @@ def _message_run(id: str) -> str:
 def _message_job(run: Row[Any], id: str, message: HumanMessage, busy: str) -> MessageJob:
     """The message of a job, with the settings of the run that has begun it."""
     names = ("context", "config", "stream", "subgraphs", "interrupt_before", "interrupt_after")
-    first = read_job(run.payload)
+    first = message_of(run)
     return MessageJob(
         run=id,
         thread=run.thread_id,
@@ -388,6 +386,5 @@ def _message_job(run: Row[Any], id: str, message: HumanMessage, busy: str) -> Me
         priority=run.priority,
         input=b64encode(dump({"messages": [message]})).decode(),
         busy=busy,
-        # A run that `reindex` has found has none.
-        **{name: getattr(first, name) for name in names if isinstance(first, MessageJob)},
+        **{name: getattr(first, name) for name in names},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -93,18 +93,13 @@ class EventLog:
                 self._writer = writer
         self._arrival.set()
 
-    def take(self, job: str) -> list[bytes]:
-        """Parts of a job that are not written yet: the caller does, with the job's outcome."""
+    def _take(self, job: str) -> list[bytes]:
+        """Parts of a job that are not written yet."""
         # What is being written now comes first.
         with self._order, self._lock:
             return self._waiting.pop(job, [])
 
-    def put_back(self, job: str, parts: Sequence[bytes]) -> None:
-        """Undo a `take`, since the transaction has failed."""
-        with self._lock:
-            self._waiting[job] = [*parts, *self._waiting.get(job, [])]
-
-    def write(
+    def _write(
         self, connection: Connection, parts: Mapping[str, Sequence[bytes]], news: News | None = None
     ) -> None:
         """Write parts of jobs when the transaction commits, and wake those who read then.
@@ -117,6 +112,33 @@ class EventLog:
         rows = [{"job": job, "data": dump(of_job)} for job, of_job in parts.items()]
         connection.execute(self._insert, rows)
         self.signals.send(connection, {"events": [*parts], **(news or {})})
+
+    @contextmanager
+    def ending(
+        self,
+        job: str,
+        run: str,
+        outcome: Mapping[str, object],
+        last_parts: Sequence[Mapping[str, object]] = (),
+    ) -> Iterator[Connection]:
+        """A transaction that ends a job: with its last events, so that both are there or none.
+
+        Args:
+            job: The job.
+            run: The run of the job: who waits for it is woken.
+            outcome: The data of the last event.
+            last_parts: Parts of the stream that come before it.
+        """
+        parts = self._take(job)
+        end = [*map(dump_part, last_parts), dump({"type": "end", "ns": (), "data": outcome})]
+        try:
+            with self._database.begin() as connection:
+                yield connection
+                self._write(connection, {job: [*parts, *end]}, {"ends": [run]})
+        except BaseException:
+            with self._lock:
+                self._waiting[job] = [*parts, *self._waiting.get(job, [])]
+            raise
 
     def flush(self) -> None:
         """Write what was gathered. Events are dropped if the database is not available."""
@@ -135,7 +157,7 @@ class EventLog:
                 if not self._database.is_sqlite:
                     # Losing the last events in a crash is better than waiting for the disk.
                     connection.execute(text("set local synchronous_commit = off"))
-                self.write(connection, waiting)
+                self._write(connection, waiting)
 
     def _write_all(self) -> None:
         while not self._stop.is_set():

@@ -1,10 +1,10 @@
-"""Inbox: what the threads of all agents wait for, and who decides about it."""
+"""Inbox: decisions of people about the waits of threads."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -35,6 +35,7 @@ from agent_factory.service.metrics import traceparent
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import audit, threads, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, lock_thread
+from agent_factory.service.waits import Wait
 from agent_factory.state import json_fault, place_of
 
 CLAIM_SECONDS = 900.0
@@ -45,72 +46,6 @@ SYSTEM = "deadline"
 
 Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "openai", "mcp", "a2a", "deadline"]
 """The way in that a decision has come by."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A tool call, or another question, that a thread waits for.
-
-    Args:
-        id: Its id.
-        thread_id: The thread.
-        tenant: The tenant of the thread.
-        agent: The name of the agent.
-        run: The id of the run that waits.
-        tool: The tool; for a question that belongs to no call, its node.
-        kind: Why it waits, as `agent_factory.review.PendingCall.kind`.
-        args: The arguments of the call.
-        question: What is asked.
-        allowed: The decisions that may be made.
-        priority: Higher is more urgent.
-        created_at: When it came up; all times are seconds since 1970, by the database's clock.
-        deadline: When it is decided without a person, if ever.
-        claimed_by: Who has claimed it, if the claim has not expired.
-        claimed_until: When the claim expires.
-        decided_at: When it was decided.
-        decided_by: Who decided.
-        decision: The decision.
-        checkpoint_id: The checkpoint at which the thread waits.
-        digest: Names the call, with its tool and its arguments, and this wait: what
-            `agent_factory.review` takes in place of the call's id.
-        call_id: The id of the call, as `agent_factory.review.PendingCall.id`.
-        call_digest: The digest of the tool and the arguments, which an approval names: what runs
-            must have it. Empty for a question.
-        reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
-        remember: The longest time in seconds for which later calls may be approved as well; None:
-            they may not.
-    """
-
-    id: str
-    thread_id: str
-    tenant: str
-    agent: str
-    run: str
-    tool: str
-    kind: str
-    args: Mapping[str, Any]
-    question: Any
-    allowed: tuple[str, ...]
-    priority: int
-    created_at: float
-    deadline: float | None
-    claimed_by: str | None
-    claimed_until: float | None
-    decided_at: float | None
-    decided_by: str | None
-    decision: Mapping[str, Any] | None
-    checkpoint_id: str | None
-    digest: str
-    call_id: str = ""
-    call_digest: str = ""
-    reviewers: tuple[str, ...] = ()
-    remember: float | None = None
-
-    def is_for(self, name: str, roles: Collection[str]) -> bool:
-        """True if a person is one of the reviewers, by name or by role."""
-        # Marked, since a person may have chosen the name of a role.
-        marks = {f"@{name}", *(role for role in roles if not role.startswith("@"))}
-        return not self.reviewers or not marks.isdisjoint(self.reviewers)
 
 
 _FOR_PEOPLE = waits.c.kind != "client"
@@ -184,7 +119,7 @@ class Inbox:
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
             rows = connection.execute(query.limit(limit).offset(offset)).all()
-        return [_read(row, now) for row in rows]
+        return [Wait.of(row, now) for row in rows]
 
     def find(
         self,
@@ -212,7 +147,7 @@ class Inbox:
         with self._database.read() as connection:
             # The time comes with each row: claims expire by the clock of the database.
             rows = connection.execute(query.add_columns(self._database.now.label("now"))).all()
-        return [_read(row, row.now) for row in rows]
+        return [Wait.of(row, row.now) for row in rows]
 
     def count(self) -> int:
         """Count the undecided waits, without calls that a client runs."""
@@ -236,7 +171,7 @@ class Inbox:
         """
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
-            return _read(self._find(connection, wait_id), now)
+            return Wait.of(self._find(connection, wait_id), now)
 
     def claim(self, wait_id: str, *, by: str, seconds: float = CLAIM_SECONDS) -> Wait:
         """Take a wait, so that nobody else decides about it, or extend a claim.
@@ -538,7 +473,7 @@ class Inbox:
                 kind = next((kind for kind in answer if kind in allowed), None)
                 if kind is not None:
                     # At 0 no claim has expired, which does not matter for the call.
-                    judgement = judge(_call_of(_read(row, 0)), answer[kind])
+                    judgement = judge(_call_of(Wait.of(row, 0)), answer[kind])
                     self._write(connection, row, judgement, SYSTEM, "deadline")
                 else:  # the run was stopped where no call waits: it can go on, or end
                     self._queue.end_run(connection, row, SYSTEM)
@@ -570,20 +505,7 @@ class Inbox:
         if thread is not None:
             query = query.where(audit.c.thread_id == thread)
         with self._database.read() as connection:
-            return [
-                AuditEntry(
-                    row.at,
-                    row.tenant,
-                    row.thread_id,
-                    row.wait_id,
-                    row.who,
-                    row.what,
-                    json.loads(row.detail or "null"),
-                    row.id,
-                    row.hash,
-                )
-                for row in connection.execute(query)
-            ]
+            return [AuditEntry.of(row) for row in connection.execute(query)]
 
     def _check_right(self, wait: Wait, by: str) -> None:
         """Raise DecisionForbidden if this person may not decide about a call.
@@ -648,15 +570,3 @@ def _call_of(wait: Wait) -> PendingCall:
 def _decided_text(row: Row[Any]) -> str:
     kind = json.loads(row.decision)["type"]
     return f"was decided before: {kind!r} by {row.decided_by!r}."
-
-
-def _read(row: Row[Any], now: float) -> Wait:
-    columns = row._mapping
-    values = {field.name: columns[field.name] for field in fields(Wait) if field.name != "id"}
-    values |= {
-        name: json.loads(values[name] or "null") for name in ("args", "question", "decision")
-    }
-    values |= {"allowed": tuple(row.allowed.split(",")), "reviewers": tuple(row.reviewers)}
-    if row.claimed_until is not None and row.claimed_until < now:  # the claim has expired
-        values |= {"claimed_by": None, "claimed_until": None}
-    return Wait(id=row.wait_id, **values)

@@ -6,13 +6,29 @@ import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
+from sqlalchemy import Row
 
 from agent_factory.service.errors import ServiceError
 from agent_factory.service.message_serializer import load
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import CheckpointTuple
+
+    from agent_factory.service.attempt import RunAttempt
+
+
+RUN_KEY = "agent_factory_run"
+"""Key in the metadata of checkpoints: the run that stored it."""
+
+JOB_KEY = "agent_factory_job"
+"""Key in the metadata of checkpoints: the job that stored it."""
+
+AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
+"""Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +55,23 @@ class ThreadJob:
     agent: str
     priority: int
     trace: str | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """True for a run that begins without a message."""
+        return False
+
+    def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
+        """Start the work by one of the ways of an attempt.
+
+        Args:
+            attempt: The attempt.
+            latest: The newest checkpoint of the thread, if there is one.
+
+        Returns:
+            The stream of the run; None if there is nothing to run.
+        """
+        raise NotImplementedError
 
     def to_text(self) -> str:
         """Return the job as JSON text, which `read_job` reads."""
@@ -86,9 +119,34 @@ class MessageJob(ThreadJob):
     @property
     def question(self) -> str:
         """What the user has written last; "" if the run only goes on."""
-        inputs = load(b64decode(self.input)) or {"messages": ()}
+        inputs = load_input(self.input) or {"messages": ()}
         texts = [str(one.text) for one in inputs["messages"] if isinstance(one, HumanMessage)]
         return texts[-1] if texts else ""
+
+    @property
+    def goes_on(self) -> bool:
+        """True for a run that begins without a message."""
+        return load_input(self.input) is None
+
+    def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
+        """Run the agent with the message, after those that ended runs have not read."""
+        inputs = load_input(self.input)
+        if latest is not None and self.rollback:
+            latest = attempt.saver.before(self.thread, self.rollback)
+            if latest is None:
+                attempt.saver.delete_thread(self.thread)
+            else:
+                attempt.checkpoint = latest.checkpoint["id"]
+        unread = attempt.unread(latest, self.before) if self.before else []
+        if self.checkpoint is not None:
+            is_newest = self.checkpoint == attempt.saver.latest
+            attempt.checkpoint = None if is_newest else self.checkpoint
+        if inputs is None:
+            return attempt.go_on()
+        # From the newest back, so that the oldest message is the first.
+        for earlier in reversed(unread):
+            inputs = {**earlier, **inputs, "messages": [*earlier["messages"], *inputs["messages"]]}
+        return attempt.take_input(inputs, latest)
 
 
 _LEFT_OUT = ("begins_at", "before", "rollback", "busy")
@@ -106,8 +164,12 @@ class DecisionJob(ThreadJob):
 
     kind: ClassVar[str] = "decision"
 
-    decisions: Mapping[str, object]
+    decisions: Mapping[str, Any]
     stream: Sequence[str] | None = None
+
+    def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
+        """Run the agent with the decisions."""
+        return attempt.carry_out(self.decisions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,3 +213,18 @@ def read_job(text: str) -> ThreadJob | None:
     # A newer worker may have stored fields that this one does not know.
     names = [attribute.name for attribute in fields(kind)]
     return kind(**{name: data[name] for name in names if name in data})
+
+
+def message_of(run: Row[Any]) -> MessageJob:
+    """The message that a run began with; an empty one if `reindex` has found the run."""
+    job = read_job(run.payload)
+    if isinstance(job, MessageJob):
+        return job
+    names = ("tenant", "agent", "priority")
+    values = {name: getattr(run, name) for name in names}
+    return MessageJob(run=run.run_id, thread=run.thread_id, **values, input="")
+
+
+def load_input(text: str) -> Any:
+    """The input of a message job; None if the run goes on without a message."""
+    return load(b64decode(text))

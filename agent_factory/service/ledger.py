@@ -39,9 +39,9 @@ from agent_factory.middleware.budget import (
     Reservation,
     Spent,
 )
-from agent_factory.service.backend import AGENT_KEY, RUN_KEY, TENANT_KEY
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
+from agent_factory.service.jobs import AGENT_KEY, RUN_KEY, TENANT_KEY
 from agent_factory.service.leases import aborting
 from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
 from agent_factory.service.service import Service

@@ -11,8 +11,9 @@ from sqlalchemy import select, update
 
 from agent_factory.service.deliveries import AT_ONCE, CLAIM_SECONDS, DeliveryQueue
 from agent_factory.service.errors import NotFound
-from agent_factory.service.inbox import Inbox, Wait
+from agent_factory.service.inbox import Inbox
 from agent_factory.service.tables import waits
+from agent_factory.service.waits import Wait
 
 OnWait = Callable[[Wait], Awaitable[None] | None]
 """What is called when a thread begins to wait for a person."""

@@ -45,7 +45,7 @@ class PublicState:
 
     def of_part(self, part: Mapping[str, Any]) -> dict[str, object]:
         """A part of a stream in LangGraph's version 2, without private keys."""
-        keys = self._keys.get(nodes_of(part["ns"]), _ANSWER)
+        keys = self._keys.get(nodes_of(part["ns"]) if part["ns"] else (), _ANSWER)
         return {**part, "data": _shown_data(part["type"], part["data"], keys)}
 
     def of_values(self, values: object) -> object:
@@ -77,7 +77,7 @@ class PublicState:
 
 
 def nodes_of(namespace: Iterable[str]) -> tuple[str, ...]:
-    """The nodes of a namespace, which has the ids of their tasks as well.
+    """The nodes of a namespace, without the ids of their tasks.
 
     >>> nodes_of(["desk:8fe0", "tools:1c2b"])
     ('desk', 'tools')

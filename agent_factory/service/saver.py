@@ -27,6 +27,7 @@ from sqlalchemy import Connection, delete
 
 from agent_factory.middleware.steering import STEERING_READ
 from agent_factory.service.database import Database, driver_connection
+from agent_factory.service.jobs import RUN_KEY
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import MessageSerializer
 from agent_factory.service.steering import SharedMailbox
@@ -107,6 +108,12 @@ class FencedSaver(BaseCheckpointSaver[str]):
         with aborting(), self._database.read() as connection:
             yield from self._on(connection).list(config, filter=filter, before=before, limit=limit)
 
+    def before(self, thread: str, run: str) -> CheckpointTuple | None:
+        """The newest checkpoint of a thread that another run than this one has stored."""
+        checkpoints = self.list({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})
+        others = (entry for entry in checkpoints if entry.metadata.get(RUN_KEY) != run)
+        return next(others, None)
+
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
@@ -127,9 +134,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """
         if self._soon is None:
             return read()
-        place = config["configurable"]
-        names = ("thread_id", "checkpoint_ns", "checkpoint_id")
-        key = (*(place.get(name) for name in names), *channels)
+        of, ns = config["configurable"], "checkpoint_ns"
+        key = (of["thread_id"], of.get(ns), of.get("checkpoint_id"), *channels)
         with self.order:
             self.flush()
             if key not in self._known:

@@ -35,7 +35,7 @@ from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, 
 from agent_factory.service.crons import Crons
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
-from agent_factory.service.inbox import Inbox, Via, Wait
+from agent_factory.service.inbox import Inbox, Via
 from agent_factory.service.jobs import MessageJob
 from agent_factory.service.messages import (
     arrival_of,
@@ -60,6 +60,7 @@ from agent_factory.service.tables import runs
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY
 from agent_factory.service.threads import title_of
 from agent_factory.service.upkeep import stranded_threads
+from agent_factory.service.waits import Wait
 from agent_factory.state import check_json
 from agent_factory.types import Graph
 

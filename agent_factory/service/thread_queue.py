@@ -196,13 +196,15 @@ class Claim:
         job: str = self.run.job
         return job
 
-    def work(self) -> ThreadJob | None:
-        """What the job does.
+    def work(self) -> ThreadJob:
+        """The job itself.
 
         Raises:
             ServiceError: A newer version has stored it, in a form that this one does not know.
         """
-        return read_job(self.run.decision or self.run.payload)
+        work = read_job(self.run.decision or self.run.payload)
+        assert work is not None  # only the rows of runs may be empty
+        return work
 
 
 @dataclass(slots=True, eq=False)

@@ -38,7 +38,6 @@ from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import Lease, first_number, take_lease
 from agent_factory.service.metadata_search import has_metadata
-from agent_factory.service.runner import checkpoint_before, write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import (
     approvals,
@@ -53,6 +52,7 @@ from agent_factory.service.tables import (
     waits,
 )
 from agent_factory.service.thread_queue import BUSY, lock_thread
+from agent_factory.service.waits import write_waits
 
 _LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
 
@@ -366,7 +366,7 @@ def yielding(thread: str) -> Iterator[None]:
 def roll_back_thread(backend: Backend, thread: Row[Any], lease: Lease) -> None:
     """Go back to the state before the last run of a thread; the history keeps what it has done."""
     saver = FencedSaver(backend.database, lease)
-    before = checkpoint_before(saver, thread.thread_id, thread.run)
+    before = saver.before(thread.thread_id, thread.run)
     with yielding(thread.thread_id):
         if before is None:
             saver.delete_thread(thread.thread_id)

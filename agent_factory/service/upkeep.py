@@ -9,14 +9,14 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import delete, select, update
 
 from agent_factory.review import Reviews, StrandedThread, stranded
-from agent_factory.service.backend import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, Backend
-from agent_factory.service.jobs import ThreadJob
+from agent_factory.service.backend import Backend
+from agent_factory.service.jobs import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, ThreadJob
 from agent_factory.service.leases import first_number
-from agent_factory.service.runner import write_waits
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
 from agent_factory.service.threads import delete_thread, title_of
+from agent_factory.service.waits import write_waits
 
 
 def reindex(backend: Backend) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from threading import Lock
 from typing import Any, Literal
 
@@ -18,13 +19,13 @@ from sqlalchemy import Row
 
 from agent_factory.middleware.budget import ModelName, Prices
 from agent_factory.runtime import calling_layer
-from agent_factory.service.backend import AGENT_KEY
+from agent_factory.service.jobs import AGENT_KEY
 from agent_factory.service.steps import Step, error_text, step_of_decision, steps_text
 
 COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "usd")
 """What is counted of each part of an agent."""
 
-_LABELS = ("agent", "part", "model")
+_labels_of = itemgetter("agent", "part", "model")
 
 
 class UsageHandler(BaseCallbackHandler):
@@ -144,14 +145,15 @@ class UsageHandler(BaseCallbackHandler):
 
 def total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Usage in one line for each part and model, the most tokens first."""
-    totals: dict[tuple[str, ...], dict[str, object]] = {}
+    totals: dict[tuple[str, ...], dict[str, Any]] = {}
     for line in lines:
-        sums = totals.setdefault(
-            tuple(line[name] for name in _LABELS),
-            {**{name: line[name] for name in _LABELS}, **dict.fromkeys(COUNTS, 0)},
-        )
-        for name in COUNTS:
-            sums[name] += line[name]
+        labels = _labels_of(line)
+        if labels in totals:
+            sums = totals[labels]
+            for name in COUNTS:
+                sums[name] += line[name]
+        else:
+            totals[labels] = dict(line)
     return sorted(
         totals.values(),
         key=lambda entry: entry["input_tokens"] + entry["output_tokens"],

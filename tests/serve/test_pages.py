@@ -21,7 +21,7 @@ from agent_factory.middleware import FlowGuardMiddleware, HumanInTheLoopMiddlewa
 from agent_factory.serve import Principal, create_app
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.service import Service
-from agent_factory.service.inbox import Wait
+from agent_factory.service.waits import Wait
 from agent_factory.testing import ScriptedChatModel
 from serve.forms import send
 from tables import each

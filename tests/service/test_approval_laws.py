@@ -21,7 +21,7 @@ from agent_factory.errors import AgentFactoryError
 from agent_factory.middleware import HumanInTheLoopMiddleware, OnceMiddleware, Rule, ToolPolicy
 from agent_factory.review.records import call_digest
 from agent_factory.service import Service
-from agent_factory.service.inbox import Wait
+from agent_factory.service.waits import Wait
 from agent_factory.testing import ScriptedChatModel
 from service.stored import backend_of
 from waiting import until

@@ -18,7 +18,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.review import DecisionNotAllowed, InvalidAnswer, InvalidDecision
 from agent_factory.service import AlreadyDecided, DecisionForbidden, NotFound, Service
-from agent_factory.service.inbox import Wait
+from agent_factory.service.waits import Wait
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of, last_text, tool_results
 

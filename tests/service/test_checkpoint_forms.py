@@ -15,8 +15,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from agent_factory import AgentMiddleware, RunPaused, Task, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import Pace, Service
-from agent_factory.service.backend import JOB_KEY, Backend
+from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
+from agent_factory.service.jobs import JOB_KEY
 from agent_factory.service.saver import FencedSaver
 from agent_factory.testing import ScriptedChatModel
 from service.paces import NEVER, paced

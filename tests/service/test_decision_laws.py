@@ -18,7 +18,7 @@ from agent_factory import ToolRuntime, create_agent
 from agent_factory.errors import AgentFactoryError
 from agent_factory.middleware import HumanInTheLoopMiddleware, OnceMiddleware, Rule, ToolPolicy
 from agent_factory.service import Service
-from agent_factory.service.inbox import Wait
+from agent_factory.service.waits import Wait
 from agent_factory.testing import ScriptedChatModel
 from samples import edit
 from service.desk import status_of

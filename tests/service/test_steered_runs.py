@@ -14,8 +14,8 @@ from sqlalchemy import select
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, PIIMiddleware
 from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy
+from agent_factory.service.attempt import RunAttempt
 from agent_factory.service.message_serializer import load
-from agent_factory.service.runner import Runner
 from agent_factory.service.steering import SharedMailbox
 from agent_factory.service.tables import runs
 from agent_factory.testing import assert_valid_history
@@ -242,20 +242,20 @@ def test_a_message_that_comes_with_the_last_answer_is_answered(desk: Service, st
 def test_a_message_that_comes_too_late_is_the_next_run(
     desk: Service, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    finish, sent = Runner._finish, list[Run]()
+    finish, sent = RunAttempt.finish, list[Run]()
 
     def send() -> None:
         if not sent:
             sent.append(steer(desk, "in euros"))
 
-    def send_and_finish(self: Runner, *arguments: Any) -> str:
+    def send_and_finish(attempt: RunAttempt) -> str:
         if when == "after the last look":
             send()
-        status = finish(self, *arguments)
+        status = finish(attempt)
         send()
         return status
 
-    monkeypatch.setattr(Runner, "_finish", send_and_finish)
+    monkeypatch.setattr(RunAttempt, "finish", send_and_finish)
     desk.start()
     run = say(desk, "hello")
     assert run.result(WAIT)["messages"][-1].text == "Read: hello"

@@ -20,11 +20,12 @@ from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import RunFailed, Service
+from agent_factory.service.attempt import RunAttempt
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.errors import LeaseLost
 from agent_factory.service.inbox import Inbox
-from agent_factory.service.runner import Runner, _Attempt
+from agent_factory.service.runner import Runner
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.signals import Signals
 from agent_factory.service.tables import threads, workers
@@ -148,8 +149,8 @@ def test_nobody_sees_a_question_before_the_thread_waits_for_the_answer(
         seen.extend(parts())
         return pending(attempt)
 
-    pending = _Attempt.pending
-    monkeypatch.setattr(_Attempt, "pending", look)
+    pending = RunAttempt.read
+    monkeypatch.setattr(RunAttempt, "read", look)
     Runner(backend, lambda: "w").run(claim)
     assert {part["type"] for part in seen} == modes
     assert "Interrupt(" not in repr(seen)
@@ -417,14 +418,14 @@ def test_events_are_written_after_an_error(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log, errors = backend.log, [ValueError("odd")]
-    write = log.write
+    write = log._write
 
     def fails_once(*arguments: Any) -> None:
         if errors:
             raise errors.pop()
         write(*arguments)
 
-    monkeypatch.setattr(log, "write", fails_once)
+    monkeypatch.setattr(log, "_write", fails_once)
     with caplog.at_level(logging.ERROR):
         log.add("t/1", {"type": "custom"})
         until(lambda: not errors)

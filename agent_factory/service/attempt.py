@@ -1,0 +1,423 @@
+"""Attempts: a job that is carried out under one lease, from its start to its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.constants import START
+from langgraph.types import StateSnapshot
+
+from agent_factory.middleware.background import jobs_of_run
+from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
+from agent_factory.middleware.steering import mailbox_of_run
+from agent_factory.review import (
+    Pending,
+    aadd_input,
+    acarry_out,
+    add_input,
+    approvals_of_run,
+    carry_out,
+    read_thread,
+    repeat_review,
+)
+from agent_factory.service.approvals import SharedApprovals
+from agent_factory.service.backend import Backend, RegisteredAgent, config_of
+from agent_factory.service.background import SharedJobs
+from agent_factory.service.effects import SharedEffects
+from agent_factory.service.events import EventLog
+from agent_factory.service.jobs import JOB_KEY, RUN_KEY, ThreadJob, UndoJob, load_input, message_of
+from agent_factory.service.leases import Fence
+from agent_factory.service.outputs import Output
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.steering import SharedMailbox
+from agent_factory.service.store import TenantStore
+from agent_factory.service.thread_queue import Claim, lock_thread
+from agent_factory.service.usage import UsageHandler
+from agent_factory.service.waits import unused_decisions, write_waits
+from agent_factory.upstream import COPY_BRANCH, INTERRUPT
+
+Thread = tuple[StateSnapshot, Pending]
+"""The state of a thread, and its waits."""
+
+
+class RunAttempt:
+    """One attempt to begin a run, or to continue it, up to its end or its next pause.
+
+    Args:
+        backend: The parts of the service.
+        agent: The agent.
+        claim: The job. The settings of the message that its run began with hold to the end.
+        work: What the job does: a message or decisions.
+        usage: Counts the model calls, and notes the steps.
+        worker: The id of the worker.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        agent: RegisteredAgent,
+        claim: Claim,
+        work: ThreadJob,
+        usage: UsageHandler,
+        worker: str,
+    ) -> None:
+        self._backend, self._agent, self._claim, self._work = backend, agent, claim, work
+        self._usage, self._worker, self._message = usage, worker, message_of(claim.run)
+        database, lease, message = backend.database, claim.lease, self._message
+        self._mailbox = SharedMailbox(database, backend.signals, lease, message)
+        is_agent = agent.plan is not None
+        self.saver = FencedSaver(
+            database, lease, claim.job, backend.log.soon, self._mailbox, is_agent
+        )
+        self.checkpoint: str | None = None
+        """The checkpoint at which the run begins; None for the newest."""
+        self._graph = agent.stored_in(self.saver, TenantStore(database, work.tenant, in_run=True))
+        if message.interrupt_before or message.interrupt_after:
+            stops: dict[str, str | list[str]] = {}
+            for name in ("interrupt_before", "interrupt_after"):
+                agent_nodes = getattr(agent.graph, f"{name}_nodes")
+                run_nodes = getattr(message, name) or ()
+                # A run adds pauses to those of the agent, which may be reviews, and removes none.
+                everywhere = "*" in (agent_nodes, run_nodes)
+                stops[f"{name}_nodes"] = (
+                    "*" if everywhere else [*dict.fromkeys([*agent_nodes, *run_nodes])]
+                )
+            self._graph = self._graph.copy(update=stops)
+        config = config_of(claim.run, message, work.trace)
+        self._config: RunnableConfig = {
+            **config,
+            "metadata": {**config["metadata"], JOB_KEY: claim.job},
+            "callbacks": [Fence(database, lease), usage, *backend.callbacks],
+        }
+        modes = (getattr(work, "stream", None), message.stream, agent.stream)
+        self._recorder = Recorder(
+            backend.log, claim.job, agent, next(mode for mode in modes if mode is not None),
+            subgraphs=message.subgraphs,
+        )  # fmt: skip
+        self._options: dict[str, object] = {
+            "durability": "sync",  # an answer of the model is stored before its tools run
+            "stream_mode": self._recorder.all_modes,
+            "subgraphs": True,
+            "version": "v2",
+        }
+        if message.context is not None:
+            self._options["context"] = message.context
+        self._parts: Any = None
+
+    def start(self) -> RunAttempt | None:
+        """Begin or continue the run; return the step that follows it, or None if it has ended."""
+        latest = self.saver.get_tuple(self._config)
+        if latest is not None:
+            self.saver.latest = latest.checkpoint["id"]
+        # The job has stored a checkpoint before: another worker was cut short in it.
+        if latest is not None and latest.metadata.get(JOB_KEY) == self._claim.job:
+            self._parts = self.resume()
+        else:
+            self._parts = self._work.start(self, latest)
+        return None if self._parts is None else self
+
+    # Ways to start, which jobs choose among: each returns the stream of the run, or None
+
+    def stream(self, input: object) -> object:
+        """Run the agent with an input."""
+        graph = self._graph
+        method: Callable[..., object] = graph.astream if self._agent.asynchronous else graph.stream
+        return method(input, self._start_config, **self._options)
+
+    def take_input(self, input: object, latest: CheckpointTuple | None) -> object:
+        """Run the agent with an input of the user, also in the middle of a turn."""
+        if latest is not None:
+            snapshot = self._graph.get_state(self._start_config)
+            # A run that failed or was cancelled leaves a thread in the middle of a turn.
+            if snapshot.tasks and START not in snapshot.next:
+                add = aadd_input if self._agent.asynchronous else add_input
+                place = self._start_config
+                return add(self._graph, place, input, stream=True, **self._options)
+        return self.stream(input)
+
+    def carry_out(self, decisions: Mapping[str, Any]) -> object:
+        """Run the agent with decisions; those that a task has taken before are left out."""
+        thread = self.read()
+        database, job = self._backend.database, self._claim.job
+        unused = unused_decisions(database, self._work.thread, job, thread[1], decisions)
+        if not unused:  # the step that they began has no checkpoint yet
+            return self.resume(thread)
+        act = acarry_out if self._agent.asynchronous else carry_out
+        return act(self._graph, self._config, thread, unused, stream=True, **self._options)
+
+    def resume(self, thread: Thread | None = None) -> object:
+        """Continue a run that was cut short; None if it has ended or is paused."""
+        data = {"worker": self._worker}
+        self._backend.log.add(self._claim.job, {"type": "resumed", "ns": (), "data": data})
+        # Raises if no node of the agent can continue.
+        snapshot, _ = thread or self.read()
+        before, after = self._graph.interrupt_before_nodes, self._graph.interrupt_after_nodes
+        # A run that was cut short before such a node must not skip the review. What a decision
+        # wrote to the thread is another source: its run still has to continue.
+        stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
+        from_loop = (snapshot.metadata or {}).get("source") == "loop"
+        may_stop = snapshot.next and stops and (from_loop or self._work.goes_on)
+        self._recorder.is_paused = bool(snapshot.interrupts or may_stop)
+        # A step that has finished and has no checkpoint yet is missing from `next`.
+        is_over = not snapshot.tasks or self._recorder.is_paused
+        return None if is_over else self.stream(None)
+
+    def go_on(self) -> object:
+        """Go on without a message. A decision holds for the run that it was made in, and no other.
+
+        So a client cannot let a call run that was decided about before, by going on after a
+        cancelled run, from an earlier checkpoint, or in a copy of the thread.
+        """
+        place = self._start_config
+        turns = repeat_review(self._graph, place, earlier=self.checkpoint is not None)
+        is_paused = any(self._pauses(graph, at, node) for graph, at, node in turns)
+        self._recorder.is_paused = is_paused
+        if turns[0][1] is not place:
+            self.checkpoint = None  # it was written to, so it is the newest
+        if not is_paused:
+            return self.stream(None)
+        if self.checkpoint is not None:
+            self._graph.update_state(place, None, COPY_BRANCH)
+        return None
+
+    def _pauses(self, graph: Any, place: RunnableConfig, node: str | None) -> bool:
+        """Return True if a run that goes on stops at once, at a pause that an agent itself has set.
+
+        LangGraph passes a pause at which a run begins.
+
+        Args:
+            graph: The agent, or one that is a node of it.
+            place: The config of its state.
+            node: The node that has written the state; None if that is to be found out.
+        """
+        agent = self._agent.graph if graph is self._graph else graph
+        before, after = agent.interrupt_before_nodes, agent.interrupt_after_nodes
+        snapshot: StateSnapshot = self._graph.get_state(place)
+        following = {*snapshot.next} - {START}
+        if following and (before == "*" or not following.isdisjoint(before)):
+            return True
+        source = (snapshot.metadata or {}).get("source")
+        if not (following and after) or source == "input":
+            return False
+        if after == "*" or node is not None:
+            return after == "*" or node in after
+        if source != "loop" or snapshot.parent_config is None:
+            return True  # the checkpoint does not say which node was written for
+        return not set(self._graph.get_state(snapshot.parent_config).next).isdisjoint(after)
+
+    # Reading
+
+    def read(self) -> Thread:
+        """The state of the thread, and its waits.
+
+        Raises:
+            MissingNode: The agent does not have the node at which the thread waits.
+        """
+        return read_thread(self._graph, self._config)
+
+    def unread(
+        self, latest: CheckpointTuple | None, before: Sequence[tuple[str, str, str | None]]
+    ) -> list[Any]:
+        """Inputs of interrupted runs that are not in the state yet; a fork among them begins."""
+        snapshot = self._graph.get_state(self._config)
+        unread: list[object] = []
+        for run, input, checkpoint in before:
+            is_reached = latest is not None and latest.metadata.get(RUN_KEY) == run
+            unread = [] if is_reached else unread
+            if checkpoint is not None and not is_reached:
+                self.checkpoint = checkpoint
+            message = load_input(input)
+            if message is not None and (not is_reached or START in snapshot.next):
+                unread.append(message)
+        return unread
+
+    @property
+    def _start_config(self) -> RunnableConfig:
+        """The config of the run: at the newest checkpoint, or at the one that it goes back to."""
+        if self.checkpoint is None:
+            return self._config
+        # LangGraph's update_state needs the namespace where there is an id.
+        place = {"checkpoint_ns": "", "checkpoint_id": self.checkpoint}
+        configurable = {**self._config["configurable"], **place}
+        return {**self._config, "configurable": configurable}
+
+    # Following
+
+    def run(self) -> None:
+        """Follow the run in this thread."""
+        with self._services():
+            for part in self._parts:
+                self._note(part)
+
+    async def arun(self) -> None:
+        """Follow the run in this event loop."""
+        with self._services():
+            # `astream` returns a stream, and `acarry_out` a coroutine that returns one.
+            is_stream = hasattr(self._parts, "__aiter__")
+            async for part in self._parts if is_stream else await self._parts:
+                self._note(part)
+
+    @contextmanager
+    def _services(self) -> Iterator[None]:
+        """Services that middleware find: effects, approvals, the mailbox, background jobs."""
+        backend, lease, run = self._backend, self._claim.lease, self._claim.run
+        approvals = SharedApprovals(backend.database, backend.queue, lease, run.tenant, run.agent)
+        effects = SharedEffects(backend.database, lease)
+        try:
+            with (
+                effects_of_run(effects, run.run_id),
+                approvals_of_run(approvals),
+                mailbox_of_run(self._mailbox),
+                jobs_of_run(SharedJobs(backend, lease, run, self._worker)),
+            ):
+                yield
+        except Exception:
+            # What the run has written before its error stays.
+            self.saver.flush()
+            for part in self._recorder.last_parts:
+                backend.log.add(self._claim.job, part)
+            raise
+
+    def _note(self, part: Any) -> None:
+        if part["type"] == "custom":
+            self._usage.add_decision(part["data"])
+        self._recorder.add(part)
+
+    def finish(self) -> str:
+        """Store the outcome; return the status of the run."""
+        work, recorder, backend, claim = self._work, self._recorder, self._backend, self._claim
+        # Before the transaction: it reads the thread through other connections.
+        waiting_for = self.read()[1] if recorder.is_paused else None
+        plan, spent = self._agent.plan, self._usage.columns_of(claim.run)
+        end = {"checkpoint_id": self.saver.latest}
+        status = "waiting" if waiting_for else "done"
+        is_awaited = status == "done" and backend.outputs.are_awaited(work.run)
+        output = recorder.output(self.saver) if is_awaited else None
+        outcome = {"status": status, **end}
+        ending = backend.log.ending(claim.job, work.run, outcome, recorder.last_parts)
+        with self.saver.order, ending as connection:
+            claim.lease.check(connection)
+            self.saver.flush_in(connection)
+            if waiting_for:
+                stop = {"job": claim.job, **end, **spent, "plan": plan}
+                write_waits(connection, backend.database, self._agent, work, waiting_for, stop)
+            else:
+                columns = {**end, **spent}
+                backend.queue.settle(connection, work.thread, work.run, "done", plan, **columns)
+            # Before the signal of the end, which `ending` sends after this block.
+            if output is not None:
+                backend.database.after_commit(partial(backend.outputs.add, work.run, output))
+        return status
+
+
+class Recorder:
+    """Records the parts of a run's stream as events, and keeps the values of the output.
+
+    Args:
+        log: The events.
+        job: The id of the job.
+        agent: The agent.
+        modes: The modes that the client asked for.
+        subgraphs: Whether agents inside are recorded, too.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        job: str,
+        agent: RegisteredAgent,
+        modes: Sequence[str],
+        *,
+        subgraphs: bool,
+    ) -> None:
+        self._log, self._job, self._agent = log, job, agent
+        self._modes, self._subgraphs = {*modes}, subgraphs
+        # Recorded for the studio even if the client did not ask: such parts are marked.
+        self._studio_modes = {"custom", "messages", "updates"} if agent.decisions else set()
+        # Interrupts are in the updates, and the output in the values, whatever the client asks for.
+        self.all_modes = sorted({*self._modes, *self._studio_modes, "updates", "values"})
+        self.is_paused = False
+        self.last_parts: list[Mapping[str, object]] = []
+        """Parts that are written together with the outcome."""
+        self._values: object = None
+
+    def add(self, part: Any) -> None:
+        """Record a part, if somebody asked for it."""
+        mode, is_inside = part["type"], bool(part["ns"])
+        is_question = mode == "updates" and INTERRUPT in part["data"]
+        # LangGraph reports an interrupt of an agent inside at the top, too.
+        if is_question and not is_inside:
+            self.is_paused = True
+        if mode == "values" and not is_inside:
+            self._values = part["data"]
+        is_asked = mode in self._modes and (self._subgraphs or not is_inside)
+        if is_asked or mode in self._studio_modes:
+            public = self._agent.public.of_part(part)
+            public = public if is_asked else {**public, "asked": False}
+            # A client may answer as soon as it sees a question, so it sees none before the thread
+            # waits for the answer.
+            if is_question or self.is_paused or part.get("interrupts"):
+                self.last_parts.append(public)
+            else:
+                self._log.add(self._job, public)
+
+    def output(self, saver: FencedSaver) -> Output | None:
+        """The output of the run, which has ended; None if only its checkpoint has it."""
+        if self._values is None or not self._agent.is_output_stored:
+            return None
+        written = saver.serde.dumps_typed(self._agent.public.of_values(self._values))
+        return partial(saver.serde.loads_typed, written)
+
+
+class UndoAttempt:
+    """One attempt to undo the effects of a run that was ended; the arguments of a RunAttempt."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        agent: RegisteredAgent,
+        claim: Claim,
+        work: UndoJob,
+        usage: UsageHandler,
+        worker: str,
+    ) -> None:
+        self._backend, self._agent, self._claim, self._work = backend, agent, claim, work
+        self._effects = SharedEffects(backend.database, claim.lease)
+        self._report: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
+
+    def start(self) -> UndoAttempt:
+        """Return the step that undoes the effects."""
+        return self
+
+    def run(self) -> None:
+        """Undo the effects in this thread."""
+        with effects_of_run(self._effects, self._work.of):
+            for once in self._agent.once:
+                self._add(undo_effects(once, self._work.of))
+
+    async def arun(self) -> None:
+        """Undo the effects in this event loop."""
+        with effects_of_run(self._effects, self._work.of):
+            for once in self._agent.once:
+                self._add(await aundo_effects(once, self._work.of))
+
+    def _add(self, undone: object) -> None:
+        for kind, effects in self._report.items():
+            effects += map(str, getattr(undone, kind))
+
+    def finish(self) -> str:
+        """Store the outcome; return the status of the run."""
+        claim, queue, run = self._claim, self._backend.queue, self._claim.run.run_id
+        outcome = {"status": "done", **self._report}
+        with self._backend.log.ending(claim.job, run, outcome) as connection:
+            claim.lease.check(connection)
+            row = lock_thread(connection, claim.lease.thread_id)
+            assert row is not None  # the lease is there
+            queue.record(connection, row, "service", "undo", self._report)
+            queue.settle(connection, row.thread_id, run, "done")
+        return "done"

@@ -1,0 +1,195 @@
+"""Waits: what a thread waits for, as rows of the database."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sqlalchemy import Connection, Row, select, update
+
+from agent_factory.review import Pending
+from agent_factory.service.backend import RegisteredAgent
+from agent_factory.service.database import Database
+from agent_factory.service.jobs import ThreadJob
+from agent_factory.service.tables import questions, runs, threads, waits
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A tool call, or another question, that a thread waits for.
+
+    Args:
+        id: Its id.
+        thread_id: The thread.
+        tenant: The tenant of the thread.
+        agent: The name of the agent.
+        run: The id of the run that waits.
+        tool: The tool; for a question that belongs to no call, its node.
+        kind: Why it waits, as `agent_factory.review.PendingCall.kind`.
+        args: The arguments of the call.
+        question: What is asked.
+        allowed: The decisions that may be made.
+        priority: Higher is more urgent.
+        created_at: When it came up; all times are seconds since 1970, by the database's clock.
+        deadline: When it is decided without a person, if ever.
+        claimed_by: Who has claimed it, if the claim has not expired.
+        claimed_until: When the claim expires.
+        decided_at: When it was decided.
+        decided_by: Who decided.
+        decision: The decision.
+        checkpoint_id: The checkpoint at which the thread waits.
+        digest: Names the call, with its tool and its arguments, and this wait: what
+            `agent_factory.review` takes in place of the call's id.
+        call_id: The id of the call, as `agent_factory.review.PendingCall.id`.
+        call_digest: The digest of the tool and the arguments, which an approval names: what runs
+            must have it. Empty for a question.
+        reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
+        remember: The longest time in seconds for which later calls may be approved as well; None:
+            they may not.
+    """
+
+    id: str
+    thread_id: str
+    tenant: str
+    agent: str
+    run: str
+    tool: str
+    kind: str
+    args: Mapping[str, Any]
+    question: Any
+    allowed: tuple[str, ...]
+    priority: int
+    created_at: float
+    deadline: float | None
+    claimed_by: str | None
+    claimed_until: float | None
+    decided_at: float | None
+    decided_by: str | None
+    decision: Mapping[str, Any] | None
+    checkpoint_id: str | None
+    digest: str
+    call_id: str = ""
+    call_digest: str = ""
+    reviewers: tuple[str, ...] = ()
+    remember: float | None = None
+
+    def is_for(self, name: str, roles: Collection[str]) -> bool:
+        """True if a person is one of the reviewers, by name or by role."""
+        # Marked, since a person may have chosen the name of a role.
+        marks = {f"@{name}", *(role for role in roles if not role.startswith("@"))}
+        return not self.reviewers or not marks.isdisjoint(self.reviewers)
+
+    @classmethod
+    def of(cls, row: Row[Any], now: float) -> Wait:
+        """The wait of a row, at a time by the clock of the database."""
+        columns = row._mapping
+        values = {field.name: columns[field.name] for field in fields(cls) if field.name != "id"}
+        values |= {
+            name: json.loads(values[name] or "null") for name in ("args", "question", "decision")
+        }
+        values |= {"allowed": tuple(row.allowed.split(",")), "reviewers": tuple(row.reviewers)}
+        if row.claimed_until is not None and row.claimed_until < now:  # the claim has expired
+            values |= {"claimed_by": None, "claimed_until": None}
+        return cls(id=row.wait_id, **values)
+
+
+def write_waits(
+    connection: Connection,
+    database: Database,
+    agent: RegisteredAgent,
+    work: ThreadJob,
+    waiting_for: Pending,
+    place: Mapping[str, object],
+) -> None:
+    """Write what a thread waits for; each attempt of a job writes the same rows.
+
+    Args:
+        connection: The transaction.
+        database: The database.
+        agent: The agent, which knows how long a review may wait.
+        work: The job that has led there, or one in its place.
+        waiting_for: What the thread waits for.
+        place: The `job` that has led there, and the `checkpoint_id`; of a run that pauses now,
+            its `usage`, its `steps` and the agent's `plan`, too.
+    """
+    calls: list[dict[str, object]] = [
+        {
+            "call_id": call.id,
+            "digest": call.digest,
+            "tool": call.name,
+            "kind": call.kind,
+            # With letters as they are, since `Inbox.waits(text=...)` searches in this text.
+            "args": json.dumps(call.args, default=str, ensure_ascii=False),
+            "question": json.dumps(call.question, default=str),
+            "allowed": ",".join(call.allowed),
+            "call_digest": call.call_digest,
+            "reviewers": [*call.reviewers],
+            "remember": call.remember,
+        }
+        for call in waiting_for.calls
+    ]
+    # The run has stopped where no call waits: one wait stands for the pause.
+    if not calls:
+        nothing = {"call_id": "", "digest": "", "args": "{}", "question": "null"}
+        calls = [{**nothing, "tool": waiting_for.next[0], "kind": "pause", "allowed": "approve"}]
+    now, within = database.now, agent.review_within
+    for call in calls:
+        key = f"{place['job']} {call['digest'] or call['tool']}"
+        row = database.insert(waits).values(
+            **call,
+            # The same in each attempt, so that the row of an earlier one stays.
+            wait_id=hashlib.sha256(key.encode()).hexdigest()[:16],
+            thread_id=work.thread,
+            tenant=work.tenant,
+            agent=agent.name,
+            run=work.run,
+            job=place["job"],
+            priority=work.priority,
+            created_at=now,
+            deadline=None if within is None else now + within,
+            late=agent.late,
+            checkpoint_id=place["checkpoint_id"],
+            # Nobody decides about a call that the client of the thread runs.
+            notice_due=now if agent.notices and call["kind"] != "client" else None,
+        )
+        connection.execute(row.on_conflict_do_nothing())
+    of_thread = {key: place[key] for key in ("plan",) if key in place}
+    of_run = {key: place[key] for key in ("checkpoint_id", "usage", "steps") if key in place}
+    connection.execute(
+        update(threads)
+        .where(threads.c.thread_id == work.thread)
+        .values(status="waiting", run=work.run, owner=None, error=None, updated_at=now, **of_thread)
+    )
+    connection.execute(
+        update(runs).where(runs.c.run_id == work.run).values(status="waiting", error=None, **of_run)
+    )
+
+
+def unused_decisions(
+    database: Database, thread: str, job: str, waiting_for: Pending, decisions: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The decisions that no task of a job has taken, by the digests of their calls.
+
+    Each call is a task: of the tasks that a dead worker has begun, some have stored the outcome of
+    their decision, and others nothing. A task that has asked again has taken its decision, also
+    where the next question is the same: another reviewer may ask it.
+
+    Args:
+        database: The database.
+        thread: The thread.
+        job: The job.
+        waiting_for: The waits of the thread.
+        decisions: The decisions of the job.
+    """
+    query = select(questions.c.interrupt_id)
+    query = query.where(questions.c.thread_id == thread, questions.c.job == job)
+    with database.read() as connection:
+        asked_again = {*connection.execute(query).scalars()}
+    calls = waiting_for.calls
+    still_open = {call.digest for call in calls if call.interrupt_id not in asked_again}
+    if not calls:
+        still_open = {""}
+    return {digest: decisions[digest] for digest in decisions if digest in still_open}
