@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from langchain_core.messages.tool import ToolCall
@@ -15,10 +15,9 @@ from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.rows import having, read_row
 from agent_factory.service.tables import approvals
 from agent_factory.service.thread_queue import ThreadQueue, lock_thread
-
-_NAMES = tuple(field.name for field in fields(StandingApproval))
 
 
 class Approvals:
@@ -35,10 +34,9 @@ class Approvals:
             agent: Only those for this agent.
         """
         query = self._select(active=active).order_by(approvals.c.given_at.desc(), approvals.c.id)
-        if agent is not None:
-            query = query.where(approvals.c.agent == agent)
+        query = query.where(*having(approvals, agent=agent))
         with self._database.read() as connection:
-            return [_read(row) for row in connection.execute(query)]
+            return [read_row(StandingApproval, row) for row in connection.execute(query)]
 
     def revoke(self, approval_id: str, by: str) -> StandingApproval:
         """End an approval.
@@ -59,12 +57,10 @@ class Approvals:
                 )
                 self._record(connection, row, by, "revoke", {"approval": approval_id})
                 row = connection.execute(query).one()
-            return _read(row)
+            return read_row(StandingApproval, row)
 
     def _select(self, *, active: bool) -> Select[Any]:
-        query = select(approvals)
-        if self._tenant is not None:
-            query = query.where(approvals.c.tenant == self._tenant)
+        query = select(approvals).where(*having(approvals, tenant=self._tenant))
         if active:
             in_time = approvals.c.expires_at > self._database.now
             query = query.where(approvals.c.revoked_at.is_(None), in_time)
@@ -134,18 +130,14 @@ class SharedApprovals(Approvals):
     ) -> StandingApproval | None:
         """An approval by which a call may run now; with an id, only that one."""
         query = self._select(active=True).where(
-            approvals.c.agent == self._agent, approvals.c.tool == call["name"]
+            *having(approvals, agent=self._agent, tool=call["name"], id=approval_id)
         )
-        if approval_id is not None:
-            query = query.where(approvals.c.id == approval_id)
         with aborting(), self._database.read() as connection:
             # By the clock of the database, as the query: those of workers may differ.
             now = connection.execute(select(self._database.now)).scalar_one()
             rows = connection.execute(query).all()
-        covering = (
-            approval for approval in map(_read, rows) if approval.covers(call, schema, thread, now)
-        )
-        return next(covering, None)
+        found = (read_row(StandingApproval, row) for row in rows)
+        return next((each for each in found if each.covers(call, schema, thread, now)), None)
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
         """Write to the audit that a call runs by an approval."""
@@ -157,7 +149,3 @@ class SharedApprovals(Approvals):
             assert row is not None  # the lease is held
             detail = {"approval": approval.id, "tool": call["name"], "args": call["args"]}
             self._queue.record(connection, row, approval.by, "allow", detail)
-
-
-def _read(row: Row[Any]) -> StandingApproval:
-    return StandingApproval(**{name: getattr(row, name) for name in _NAMES})

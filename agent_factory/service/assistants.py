@@ -26,6 +26,7 @@ from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import AlreadyExists, NotFound, ReadOnly
 from agent_factory.service.messages import as_config
+from agent_factory.service.rows import having, read_row
 from agent_factory.service.tables import assistant_versions as versions
 from agent_factory.service.tables import assistants
 
@@ -341,9 +342,7 @@ class Assistants:
     def _matching(
         self, agent: str | None, name: str | None, metadata: Mapping[str, object]
     ) -> list[Assistant]:
-        query = self._current()
-        if agent is not None:
-            query = query.where(versions.c.agent == agent)
+        query = self._current().where(*having(versions, agent=agent))
         if name is not None:
             query = query.where(versions.c.name.icontains(name, autoescape=True))
         with self._database.read() as connection:
@@ -387,6 +386,4 @@ class Assistants:
 
 
 def _assistant_of(row: Row[Any]) -> Assistant:
-    settings = {name: getattr(row, name) for name in _SETTINGS}
-    times = {"created_at": row.created_at, "updated_at": row.updated_at}
-    return Assistant(row.assistant_id, version=row.version, **times, **settings)
+    return read_row(Assistant, row, id=row.assistant_id, is_agent=False)

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Row, func, insert, select
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database, number_of
 from agent_factory.service.errors import AuditTampered
+from agent_factory.service.rows import read_row
 from agent_factory.service.tables import audit
 
 NO_ENTRY = "0" * 64
@@ -57,9 +58,7 @@ class AuditEntry:
     @classmethod
     def of(cls, row: Row[Any]) -> AuditEntry:
         """The entry of a row."""
-        columns = dict(row._mapping)
-        detail = json.loads(columns.pop("detail") or "null")
-        return cls(number=columns.pop("id"), detail=detail, **columns)
+        return read_row(cls, row, number=row.id, detail=json.loads(row.detail or "null"))
 
 
 def entry_hash(before: str, entry: Mapping[str, object]) -> str:

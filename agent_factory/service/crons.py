@@ -23,6 +23,7 @@ from agent_factory.service.arguments import check_choice, check_name
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound
 from agent_factory.service.metadata_search import has_metadata
+from agent_factory.service.rows import having
 from agent_factory.service.schedules import next_run
 from agent_factory.service.tables import schedules
 from agent_factory.state import check_json
@@ -240,8 +241,7 @@ class Crons:
     ) -> list[ColumnElement[bool]]:
         filters = {"assistant": assistant, "thread_id": thread, "enabled": enabled}
         return [
-            schedules.c.tenant == self._tenant,
+            *having(schedules, tenant=self._tenant, **filters),
             schedules.c.assistant != "",  # the other rows are schedules of the product
-            *(schedules.c[name] == value for name, value in filters.items() if value is not None),
             *([has_metadata(connection, schedules.c.metadata, metadata)] if metadata else []),
         ]

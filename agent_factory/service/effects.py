@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import asdict
 
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import delete, select, update
 
 from agent_factory.middleware.once import Effect
 from agent_factory.service.database import Database
 from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.rows import read_row
 from agent_factory.service.tables import effects
-
-_NAMES = tuple(field.name for field in fields(Effect))
 
 
 class SharedEffects:
@@ -35,8 +33,7 @@ class SharedEffects:
         Raises:
             LeaseLost: The run has lost its thread, so the tool must not start.
         """
-        values = {name: getattr(effect, name) for name in _NAMES}
-        new = self._database.insert(effects).values(**values).on_conflict_do_nothing()
+        new = self._database.insert(effects).values(**asdict(effect)).on_conflict_do_nothing()
         query = select(effects).where(effects.c.key == effect.key)
         with aborting():
             while True:
@@ -47,7 +44,7 @@ class SharedEffects:
                     # Another process may release the record between the two statements.
                     row = connection.execute(query).first()
                 if row is not None:
-                    return _read(row)
+                    return read_row(Effect, row)
 
     def finish(self, effect: Effect, result: bytes) -> None:
         """Store the result, if the record is still that of the same attempt.
@@ -74,8 +71,4 @@ class SharedEffects:
         """The records of a run, in the order in which they were inserted."""
         query = select(effects).where(effects.c.run == run).order_by(effects.c.number)
         with aborting(), self._database.read() as connection:
-            return [_read(row) for row in connection.execute(query)]
-
-
-def _read(row: Row[Any]) -> Effect:
-    return Effect(**{name: getattr(row, name) for name in _NAMES})
+            return [read_row(Effect, row) for row in connection.execute(query)]

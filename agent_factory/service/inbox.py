@@ -32,6 +32,7 @@ from agent_factory.service.errors import (
 )
 from agent_factory.service.jobs import DecisionJob
 from agent_factory.service.metrics import traceparent
+from agent_factory.service.rows import having
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import audit, threads, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, lock_thread
@@ -95,16 +96,14 @@ class Inbox:
             limit: The most to return.
             offset: How many to leave out before them.
         """
-        filters = {"agent": agent, "tool": tool, "thread_id": thread, "run": run}
-        filters["claimed_by"] = claimed_by
-        query = select(waits).where(*self._own())
+        filters = having(
+            waits, agent=agent, tool=tool, thread_id=thread, run=run, claimed_by=claimed_by
+        )
+        query = select(waits).where(*self._own(), *filters)
         if not decided:
             query = query.where(waits.c.decided_at.is_(None))
         if thread is None:
             query = query.where(_FOR_PEOPLE)
-        for column, value in filters.items():
-            if value is not None:
-                query = query.where(waits.c[column] == value)
         if text:
             with_title = select(threads.c.thread_id).where(
                 threads.c.title.icontains(text, autoescape=True)
@@ -495,15 +494,10 @@ class Inbox:
             before: Only entries that are older than the one with this number.
             limit: The most to return.
         """
-        query = select(audit).order_by(audit.c.id.desc()).limit(limit)
-        if who is not None:
-            query = query.where(audit.c.who == who)
+        filters = having(audit, who=who, tenant=self._tenant, thread_id=thread)
+        query = select(audit).where(*filters).order_by(audit.c.id.desc()).limit(limit)
         if before is not None:
             query = query.where(audit.c.id < before)
-        if self._tenant is not None:
-            query = query.where(audit.c.tenant == self._tenant)
-        if thread is not None:
-            query = query.where(audit.c.thread_id == thread)
         with self._database.read() as connection:
             return [AuditEntry.of(row) for row in connection.execute(query)]
 
@@ -522,7 +516,7 @@ class Inbox:
             )
 
     def _own(self) -> list[ColumnElement[bool]]:
-        return [] if self._tenant is None else [waits.c.tenant == self._tenant]
+        return having(waits, tenant=self._tenant)
 
     def _find(self, connection: Connection, wait_id: str) -> Row[Any]:
         row = connection.execute(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import without_marks
@@ -19,7 +19,7 @@ from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend, Busy, RegisteredAgent, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.jobs import MessageJob, UndoJob, read_job
-from agent_factory.service.message_serializer import dump, load
+from agent_factory.service.message_serializer import dump
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import STEER, check_steering
 from agent_factory.service.tables import runs, threads
@@ -200,54 +200,6 @@ def retry(backend: Backend, run: str, by: str) -> str:
     # If a message has come meanwhile, the thread is busy: the run has lost its turn.
     submit(backend, job, Arrival("reject", "reject", by), metadata, None, None)
     return new
-
-
-def held_messages(backend: Backend, thread: str, tenant: str | None) -> list[HeldMessage]:
-    """The messages that are held until a thread is decided about, in their order.
-
-    Raises:
-        NotFound: There is no such thread, or it belongs to another tenant.
-    """
-    query = select(runs).where(
-        runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
-    )
-    of_thread = select(threads.c.tenant, threads.c.status).where(threads.c.thread_id == thread)
-    with backend.database.read() as connection:
-        row = connection.execute(of_thread).first()
-        rows = connection.execute(query.order_by(runs.c.seq)).all()
-    if row is None or tenant not in (None, row.tenant):
-        raise NotFound(f"thread {thread!r}", "does not exist.")
-    messages = []
-    # Behind a run that works, messages are queued and not held.
-    for run in rows if row.status == "waiting" else ():
-        if not isinstance(job := read_job(run.payload), MessageJob):
-            continue
-        input = load(b64decode(job.input)) or {"messages": ()}  # none if it only goes on
-        text = "\n".join(message.text for message in input["messages"])
-        messages.append(HeldMessage(run.run_id, text, job.checkpoint, run.created_at))
-    return messages
-
-
-def last_words(backend: Backend, ids: Collection[str], tenant: str | None) -> dict[str, str]:
-    """The last message that was submitted to each of some threads, as text, by their ids.
-
-    A thread whose last run was submitted without a message is left out.
-    """
-    # One query for all: a list must not ask for each of its rows.
-    newest = select(func.max(runs.c.seq)).where(runs.c.thread_id.in_(ids))
-    query = select(runs.c.thread_id, runs.c.payload)
-    query = query.where(runs.c.seq.in_(newest.group_by(runs.c.thread_id)))
-    # Not of the inner query: SQLite would look for its rows by tenant, and read all of them.
-    if tenant is not None:
-        query = query.where(runs.c.tenant == tenant)
-    with backend.database.read() as connection:
-        rows = connection.execute(query).all()
-    words = {}
-    for row in rows:
-        job = read_job(row.payload)
-        if isinstance(job, MessageJob) and (question := job.question).strip():
-            words[row.thread_id] = question
-    return words
 
 
 def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:

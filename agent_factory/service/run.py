@@ -23,6 +23,7 @@ from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.message_serializer import load
 from agent_factory.service.messages import retry
 from agent_factory.service.progress import Progress, what_is_missing
+from agent_factory.service.rows import read_row
 from agent_factory.service.run_list import RunSummary, Status, run_summary
 from agent_factory.service.signals import Moment
 from agent_factory.service.steering import run_row
@@ -101,20 +102,7 @@ class Run:
             with self._backend.database.read() as connection:
                 if connection.execute(of_thread).scalar() == "waiting":
                     status = "held"
-        return RunInfo(
-            id=self.id,
-            thread_id=self.thread_id,
-            tenant=row.tenant,
-            agent=row.agent,
-            status=status,
-            error=row.error,
-            metadata=row.metadata,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            job=row.job,
-            usage=row.usage,
-            reader=row.reader,
-        )
+        return read_row(RunInfo, row, id=self.id, status=status)
 
     @property
     def summary(self) -> RunSummary:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, case, func, or_, select
+from sqlalchemy import Connection, Row, case, select
 
 from agent_factory.service.errors import ServiceError
 from agent_factory.service.jobs import MessageJob, read_job
+from agent_factory.service.rows import read_row
 from agent_factory.service.steering import STATUS
 from agent_factory.service.tables import runs, threads
 
@@ -31,8 +31,8 @@ ENDED = frozenset({"done", "failed", "cancelled"})
 
 _IS_HELD = runs.c.job.is_(None) & (threads.c.status == "waiting")
 # The table has "queued" for both: the thread knows which it is.
-_STATE = case((STATUS != "queued", STATUS), (_IS_HELD, "held"), else_="queued").label("state")
-_SUMMARIES = select(runs, _STATE, threads.c.title).select_from(
+STATE = case((STATUS != "queued", STATUS), (_IS_HELD, "held"), else_="queued").label("state")
+SUMMARIES = select(runs, STATE, threads.c.title).select_from(
     runs.outerjoin(threads, threads.c.thread_id == runs.c.thread_id)
 )
 
@@ -88,80 +88,15 @@ class RunList:
     is_full: bool
 
 
-def run_list(
-    connection: Connection,
-    *,
-    tenant: str | None,
-    agent: str | None,
-    status: Collection[str] | None,
-    since: float | None,
-    text: str | None,
-    before: int | None,
-    limit: int,
-) -> RunList:
-    """Runs that match, from a window of the newest: no search reads more than that.
-
-    Args:
-        connection: The connection.
-        tenant: Only those of this tenant.
-        agent: Only those of this agent.
-        status: Only those in one of these states.
-        since: Only those that were submitted since then.
-        text: What the question or the title of the thread contains, or an id of the run or thread
-            begins with.
-        before: Where the list begins.
-        limit: The most runs.
-    """
-    # Without filters, the first rows are those of the list: none has to be looked for.
-    is_filtered = any((agent, status, since, text))
-    newest = select(runs.c.seq).order_by(runs.c.seq.desc())
-    newest = newest.limit(LOOK_BACK if is_filtered else limit + 1)
-    if tenant is not None:
-        newest = newest.where(runs.c.tenant == tenant)
-    if before is not None:
-        newest = newest.where(runs.c.seq < before)
-    # The numbers alone: the rows have payloads, of which only those that match are read.
-    window = newest.subquery()
-    query = _SUMMARIES.join(window, runs.c.seq == window.c.seq).order_by(runs.c.seq.desc())
-    query = query.limit(limit + 1)
-    if agent is not None:
-        query = query.where(runs.c.agent == agent)
-    if status is not None:
-        query = query.where(_STATE.in_(status))
-    if since is not None:
-        query = query.where(runs.c.created_at >= since)
-    if text:
-        # Escaped: somebody who writes "%" or "_" looks for that sign.
-        ids = (runs.c.run_id, runs.c.thread_id)
-        begins = [column.startswith(text, autoescape=True) for column in ids]
-        texts = (threads.c.title, runs.c.question)
-        contain = [column.icontains(text, autoescape=True) for column in texts]
-        query = query.where(or_(*contain, *begins))
-    rows = connection.execute(query).all()
-    found = [summary_of(row) for row in rows[:limit]]
-    if len(rows) > limit:
-        return RunList(found, rows[limit - 1].seq, is_full=True)
-    if not is_filtered:
-        return RunList(found, None, is_full=False)
-    count, oldest = connection.execute(
-        select(func.count(), func.min(window.c.seq)).select_from(window)
-    ).one()
-    return RunList(found, oldest if count == LOOK_BACK else None, is_full=False)
-
-
 def summary_of(row: Row[Any]) -> RunSummary:
     """Summary of a row of runs that has the columns `state` and `title`, too."""
     usage = row.usage or ()
-    return RunSummary(
+    return read_row(
+        RunSummary,
+        row,
         id=row.run_id,
-        thread_id=row.thread_id,
-        title=row.title,
-        agent=row.agent,
         status=row.state,
         question=question_of(row.payload),
-        error=row.error,
-        created_at=row.created_at,
-        started_at=row.started_at,
         ended_at=row.updated_at if row.state in ENDED else None,
         input_tokens=sum(line["input_tokens"] for line in usage),
         output_tokens=sum(line["output_tokens"] for line in usage),
@@ -180,5 +115,5 @@ def question_of(payload: str) -> str:
 
 def run_summary(connection: Connection, run: str) -> RunSummary | None:
     """Summary of one run; None if there is none."""
-    row = connection.execute(_SUMMARIES.where(runs.c.run_id == run)).first()
+    row = connection.execute(SUMMARIES.where(runs.c.run_id == run)).first()
     return None if row is None else summary_of(row)

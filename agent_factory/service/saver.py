@@ -7,7 +7,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -39,6 +39,18 @@ T = TypeVar("T")
 
 Write = Callable[[BaseCheckpointSaver[str], Connection], object]
 """What is written through LangGraph's saver in a transaction."""
+
+
+def in_thread(method: Callable[..., Any]) -> Any:
+    """Return the async variant of a method of a saver, which runs in a thread of the database."""
+
+    @wraps(method)
+    async def call(saver: FencedSaver, *args: Any, **kwargs: Any) -> Any:
+        work = partial(method, saver, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(saver.database.threads, work)
+
+    call.__doc__ = f"Async variant of `{method.__name__}`."
+    return call
 
 
 class FencedSaver(BaseCheckpointSaver[str]):
@@ -73,7 +85,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     ) -> None:
         super().__init__(serde=MessageSerializer())
         self._mailbox, self._is_agent = mailbox, is_agent
-        self._database, self._lease, self._job, self._soon = database, lease, job, soon
+        self.database, self._lease, self._job, self._soon = database, lease, job, soon
         self.order = RLock()
         """Held while it writes. Take it before a transaction: in one, others may wait for that."""
         self._gathered: list[Write] = []
@@ -87,7 +99,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """The checkpoint of a config, or the latest one of its thread."""
 
         def read() -> CheckpointTuple | None:
-            with aborting(), self._database.read() as connection:
+            with aborting(), self.database.read() as connection:
                 return self._on(connection).get_tuple(config)
 
         found: CheckpointTuple | None = self._read(config, (), read)
@@ -105,7 +117,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first."""
         self.flush()
-        with aborting(), self._database.read() as connection:
+        with aborting(), self.database.read() as connection:
             yield from self._on(connection).list(config, filter=filter, before=before, limit=limit)
 
     def before(self, thread: str, run: str) -> CheckpointTuple | None:
@@ -120,7 +132,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """History from which LangGraph puts delta channels together."""
 
         def read() -> Mapping[str, DeltaChannelHistory]:
-            with aborting(), self._database.read() as connection:
+            with aborting(), self.database.read() as connection:
                 saver = self._on(connection)
                 return saver.get_delta_channel_history(config=config, channels=channels)
 
@@ -278,9 +290,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         connection.execute(delete(questions).where(earlier))
         for interrupt in interrupts:
             row = {"thread_id": thread, "job": job, "interrupt_id": interrupt.id}
-            connection.execute(
-                self._database.insert(questions).values(row).on_conflict_do_nothing()
-            )
+            connection.execute(self.database.insert(questions).values(row).on_conflict_do_nothing())
 
     @contextmanager
     def _fenced(self) -> Iterator[Connection]:
@@ -289,7 +299,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
                 "This saver only reads: a thread of a service is written to by its runs. "
                 "Use service.submit() or service.decide()."
             )
-        with aborting(), self._database.begin() as connection:
+        with aborting(), self.database.begin() as connection:
             self._lease.check(connection)
             yield connection
 
@@ -306,7 +316,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         return saver
 
     def _new_saver(self, driver: Any) -> BaseCheckpointSaver[str]:
-        if self._database.is_sqlite:
+        if self.database.is_sqlite:
             from langgraph.checkpoint.sqlite import SqliteSaver
 
             saver = SqliteSaver(_InTransaction(driver))  # type: ignore[arg-type]
@@ -320,56 +330,22 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     # Async: the same, in as many threads as there are connections
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._database.threads, call)
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Async variant of `get_tuple`."""
-        return await self._in_thread(partial(self.get_tuple, config))
+    aget_tuple = in_thread(get_tuple)
+    aget_delta_channel_history = in_thread(get_delta_channel_history)
+    aput = in_thread(put)
+    aput_writes = in_thread(put_writes)
+    adelete_thread = in_thread(delete_thread)
 
     async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
+        self, config: RunnableConfig | None, **options: Any
     ) -> AsyncIterator[CheckpointTuple]:
         """Async variant of `list`."""
-        call = partial(self.list, config, filter=filter, before=before, limit=limit)
-        for entry in await self._in_thread(lambda: [*call()]):
+        for entry in await self._entries(config, **options):
             yield entry
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Async variant of `get_delta_channel_history`."""
-        call = partial(self.get_delta_channel_history, config=config, channels=channels)
-        return await self._in_thread(call)
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Async variant of `put`."""
-        return await self._in_thread(partial(self.put, config, checkpoint, metadata, new_versions))
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, object]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """Async variant of `put_writes`."""
-        await self._in_thread(partial(self.put_writes, config, writes, task_id, task_path))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Async variant of `delete_thread`."""
-        await self._in_thread(partial(self.delete_thread, thread_id))
+    @in_thread
+    def _entries(self, config: RunnableConfig | None, **options: Any) -> Sequence[CheckpointTuple]:
+        return [*self.list(config, **options)]
 
 
 def _copied(found: CheckpointTuple) -> CheckpointTuple:

@@ -329,10 +329,11 @@ class Service(Operations):
             ArgumentError: An argument cannot be used.
         """
         check_name(by)
-        ids = {"thread": thread, "message_id": message_id, "tenant": tenant, "by": by}
-        parts = {"context": context, "metadata": metadata}
-        for name, value in {**ids, **{k: v and dict(v) for k, v in parts.items()}}.items():
-            check_json(name, value)
+        texts = {"thread": thread, "message_id": message_id, "tenant": tenant, "by": by}
+        for name, text in texts.items():
+            check_json(name, text)
+        for name, part in {"context": context, "metadata": metadata}.items():
+            check_json(name, part and dict(part))
         registration = self._backend.agent(agent)
         arrival = arrival_of(registration, busy, waiting, by)
         if priority not in _PRIORITIES:
@@ -343,8 +344,8 @@ class Service(Operations):
         inputs = None if goes_on else as_input(message, message_id, registration.graph)
         # As JSON, so that no two lists of names give one text. The id of a message comes from a
         # client: one that others have used, or guess, leads to nobody else's run.
-        place = json.dumps([tenant, thread_id, message_id, by])
-        run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
+        identity = json.dumps([tenant, thread_id, message_id, by])
+        run_id = hashlib.sha256(identity.encode()).hexdigest()[:32]
         settings = as_config(config)
         run_metadata = {**settings.pop("metadata", {}), **(metadata or {})}
         job = MessageJob(

@@ -10,33 +10,40 @@ from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot, StateUpdate
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Table, func, or_, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
-from agent_factory.service.branches import branches_of
 from agent_factory.service.errors import AlreadyExists, NotFound
+from agent_factory.service.jobs import MessageJob, load_input, read_job
 from agent_factory.service.leases import first_number
-from agent_factory.service.messages import HeldMessage, held_messages, last_words
+from agent_factory.service.messages import HeldMessage
 from agent_factory.service.public_state import nodes_of
+from agent_factory.service.rows import having
 from agent_factory.service.run import Run
-from agent_factory.service.run_list import RunList, run_list
+from agent_factory.service.run_list import (
+    LOOK_BACK,
+    STATE,
+    SUMMARIES,
+    RunList,
+    question_of,
+    summary_of,
+)
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import STATUS
-from agent_factory.service.tables import runs, threads
+from agent_factory.service.tables import CHECKPOINTS, audit, runs, threads, waits
 from agent_factory.service.threads import (
     LONGEST_TITLE,
     ThreadInfo,
     ThreadSort,
-    change_metadata,
     change_state,
     copy_thread,
     delete_thread,
     found_threads,
-    history_of,
     insert_thread,
-    pulse_of,
+    locked_thread,
+    of_tenant,
 )
 from agent_factory.service.usage import total
 from agent_factory.state import check_json, check_storable
@@ -108,9 +115,7 @@ class ServiceThreads:
         query = select(threads).where(threads.c.thread_id == thread)
         with self._backend.database.read() as connection:
             row = connection.execute(query).first()
-        if row is None or tenant not in (None, row.tenant):
-            raise NotFound(f"thread {thread!r}", "does not exist.")
-        return ThreadInfo.of(row)
+        return ThreadInfo.of(of_tenant(row, thread, tenant))
 
     def search(
         self,
@@ -221,7 +226,22 @@ class ServiceThreads:
                 )
         changes = dict(metadata or {}) | ({} if archived is None else {"archived": archived})
         check_json("metadata", changes)
-        return change_metadata(self._backend, thread, changes, tenant, agent, title)
+        with self._backend.database.begin() as connection:
+            row = locked_thread(connection, thread, tenant)
+            if agent is not None and row.agent not in ("", agent):
+                raise ArgumentError(
+                    "agent",
+                    f"cannot be {agent!r}: the thread is one of agent {row.agent!r}.",
+                    "Create another thread.",
+                )
+            changed = update(threads).where(threads.c.thread_id == thread).returning(threads)
+            changed = changed.values(
+                metadata={**row.metadata, **changes},
+                agent=agent or row.agent,
+                title=title or row.title,
+                updated_at=self._backend.database.now,
+            )
+            return ThreadInfo.of(connection.execute(changed).one())
 
     def delete(self, thread: str, *, by: str = "api", tenant: str | None = None) -> None:
         """Delete a thread as a whole. A run that works on it is ended.
@@ -328,17 +348,36 @@ class ServiceThreads:
         >>> Service(f"sqlite:///{mkdtemp()}/desk.db").threads.search_runs(status=["failed"]).runs
         []
         """
+        # Without filters, the first rows are those of the list: none has to be looked for.
+        is_filtered = any((agent, status, since, text))
+        newest = select(runs.c.seq).where(*having(runs, tenant=tenant)).order_by(runs.c.seq.desc())
+        newest = newest.limit(LOOK_BACK if is_filtered else limit + 1)
+        if before is not None:
+            newest = newest.where(runs.c.seq < before)
+        # The numbers alone: rows have payloads, and only those of matches are read.
+        window = newest.subquery()
+        query = SUMMARIES.join(window, runs.c.seq == window.c.seq).order_by(runs.c.seq.desc())
+        query = query.where(*having(runs, agent=agent)).limit(limit + 1)
+        if status is not None:
+            query = query.where(STATE.in_(status))
+        if since is not None:
+            query = query.where(runs.c.created_at >= since)
+        if text:
+            # Escaped: somebody who writes "%" or "_" looks for that sign.
+            ids, texts = (runs.c.run_id, runs.c.thread_id), (threads.c.title, runs.c.question)
+            begins = [column.startswith(text, autoescape=True) for column in ids]
+            contain = [column.icontains(text, autoescape=True) for column in texts]
+            query = query.where(or_(*contain, *begins))
         with self._backend.database.read() as connection:
-            return run_list(
-                connection,
-                tenant=tenant,
-                agent=agent,
-                status=status,
-                since=since,
-                text=text,
-                before=before,
-                limit=limit,
-            )
+            rows = connection.execute(query).all()
+            found = [summary_of(row) for row in rows[:limit]]
+            if len(rows) > limit:
+                return RunList(found, rows[limit - 1].seq, is_full=True)
+            if not is_filtered:
+                return RunList(found, None, is_full=False)
+            extent = select(func.count(), func.min(window.c.seq)).select_from(window)
+            count, oldest = connection.execute(extent).one()
+        return RunList(found, oldest if count == LOOK_BACK else None, is_full=False)
 
     def held(self, thread: str, *, tenant: str | None = None) -> list[HeldMessage]:
         """Messages and forks that are held until the thread is decided about, in their order.
@@ -350,7 +389,23 @@ class ServiceThreads:
         Raises:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
-        return held_messages(self._backend, thread, tenant)
+        query = select(runs).where(
+            runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
+        )
+        of_thread = select(threads).where(threads.c.thread_id == thread)
+        with self._backend.database.read() as connection:
+            row = of_tenant(connection.execute(of_thread).first(), thread, tenant)
+            # Behind a run that works, messages are queued and not held.
+            is_waiting = row.status == "waiting"
+            rows = connection.execute(query.order_by(runs.c.seq)).all() if is_waiting else ()
+        messages = []
+        for run in rows:
+            if isinstance(job := read_job(run.payload), MessageJob):
+                # A run without a message goes on from a checkpoint.
+                inputs = load_input(job.input) or {"messages": ()}
+                text = "\n".join(message.text for message in inputs["messages"])
+                messages.append(HeldMessage(run.run_id, text, job.checkpoint, run.created_at))
+        return messages
 
     def last_words(self, ids: Collection[str], *, tenant: str | None = None) -> dict[str, str]:
         """The last message that was submitted to each of some threads, as text, by their ids.
@@ -361,7 +416,17 @@ class ServiceThreads:
             ids: The threads.
             tenant: Only threads of this tenant.
         """
-        return last_words(self._backend, ids, tenant) if ids else {}
+        if not ids:
+            return {}
+        # One query for all: a list must not ask for each of its rows.
+        newest = select(func.max(runs.c.seq)).where(runs.c.thread_id.in_(ids))
+        query = select(runs.c.thread_id, runs.c.payload)
+        query = query.where(runs.c.seq.in_(newest.group_by(runs.c.thread_id)))
+        # Not in the inner query: SQLite would use the index of the tenant, and read all its rows.
+        query = query.where(*having(runs, tenant=tenant))
+        with self._backend.database.read() as connection:
+            words = [(row.thread_id, question_of(row.payload)) for row in connection.execute(query)]
+        return {thread: question for thread, question in words if question.strip()}
 
     def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
         """Usage of the model calls of all runs of a thread, as `RunInfo.usage`.
@@ -386,7 +451,20 @@ class ServiceThreads:
             entries of the audit ("audit"), which grows with each claim and decision, and of runs
             ("runs"), which grows with each message, also with one that is held.
         """
-        return pulse_of(self._backend, tenant)
+
+        def newest(value: Any, table: Table, *conditions: ColumnElement[bool]) -> Any:
+            query = select(value).where(*having(table, tenant=tenant), *conditions)
+            return query.scalar_subquery()
+
+        columns = {
+            "threads": newest(func.max(threads.c.updated_at), threads),
+            "waits": newest(func.count(waits.c.wait_id), waits, waits.c.decided_at.is_(None)),
+            "audit": newest(func.max(audit.c.id), audit),
+            "runs": newest(func.max(runs.c.seq), runs),
+        }
+        with self._backend.database.read() as connection:
+            row = connection.execute(select(*columns.values())).one()
+        return dict(zip(columns, row, strict=True))
 
     def state(
         self,
@@ -446,7 +524,14 @@ class ServiceThreads:
         Raises:
             NotFound: As in `state`.
         """
-        return history_of(self._backend, thread, tenant, before=before, limit=limit)
+        agent = self._backend.agent_of(thread, tenant)
+        graph = agent.stored_in(FencedSaver(self._backend.database))
+        config: RunnableConfig = {"configurable": {"thread_id": thread}}
+        earlier: RunnableConfig | None = None
+        if before is not None:
+            earlier = {"configurable": {"thread_id": thread, "checkpoint_id": before}}
+        snapshots = graph.get_state_history(config, before=earlier, limit=limit)
+        return map(agent.public.of_snapshot, snapshots)
 
     def branches(
         self, thread: str, *, tenant: str | None = None, limit: int = 50
@@ -465,7 +550,23 @@ class ServiceThreads:
             NotFound: There is no such thread, or it belongs to another tenant.
         """
         self.get(thread, tenant=tenant)
-        return branches_of(self._backend, thread, limit)
+        names = CHECKPOINTS.c
+        query = select(names.checkpoint_id, names.parent_checkpoint_id).where(
+            names.thread_id == thread, names.checkpoint_ns == ""
+        )
+        with self._backend.database.read() as connection:
+            rows = connection.execute(query).all()
+        parents: dict[str, str | None] = {row.checkpoint_id: row[1] for row in rows}
+        # The ids of checkpoints grow with time.
+        ends = sorted(parents.keys() - parents.values(), reverse=True)
+        branches = []
+        for end in ends[:limit]:
+            # The first checkpoint of a thread has no parent.
+            branch = [end]
+            while (parent := parents.get(branch[-1])) is not None:
+                branch.append(parent)
+            branches.append(branch)
+        return branches
 
     def update_state(
         self,
@@ -547,6 +648,5 @@ class ServiceThreads:
 def _run_filters(
     thread: str | None, tenant: str | None, agent: str | None, status: Collection[str] | None
 ) -> list[ColumnElement[bool]]:
-    values = {"thread_id": thread, "tenant": tenant, "agent": agent}
-    filters = [runs.c[name] == value for name, value in values.items() if value is not None]
+    filters = having(runs, thread_id=thread, tenant=tenant, agent=agent)
     return filters if status is None else [*filters, STATUS.in_(status)]

@@ -24,7 +24,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    column,
     event,
+    table,
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
@@ -407,4 +409,12 @@ rates = Table(  # of requests
     # A digest: the names of principals and their addresses are not stored.
     Column("key", String, primary_key=True),
     Column("full_at", Float, nullable=False, index=True),  # when all of a minute may come again
+)
+
+CHECKPOINTS = table(  # of LangGraph's savers, on SQLite and on Postgres
+    "checkpoints",
+    column("thread_id"),
+    column("checkpoint_ns"),
+    column("checkpoint_id"),
+    column("parent_checkpoint_id"),
 )

@@ -12,13 +12,12 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import END
 from langgraph.errors import InvalidUpdateError
-from langgraph.types import StateSnapshot, StateUpdate
+from langgraph.types import StateUpdate
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
     Select,
-    Table,
     Text,
     cast,
     delete,
@@ -27,7 +26,6 @@ from sqlalchemy import (
     insert,
     not_,
     select,
-    true,
     update,
 )
 
@@ -38,10 +36,10 @@ from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import Lease, first_number, take_lease
 from agent_factory.service.metadata_search import has_metadata
+from agent_factory.service.rows import read_row
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import (
     approvals,
-    audit,
     background_jobs,
     effects,
     events,
@@ -97,19 +95,8 @@ class ThreadInfo:
 
     @classmethod
     def of(cls, row: Row[Any]) -> ThreadInfo:
-        """Read a row of the table."""
-        return cls(
-            id=row.thread_id,
-            tenant=row.tenant,
-            agent=row.agent,
-            status=row.status,
-            run=row.run,
-            error=row.error,
-            updated_at=row.updated_at,
-            created_at=row.created_at,
-            title=row.title,
-            metadata=row.metadata,
-        )
+        """The thread of a row."""
+        return read_row(cls, row, id=row.thread_id)
 
 
 def found_threads(
@@ -197,7 +184,7 @@ def insert_thread(
     # Two messages may create a thread at once: one of them inserts nothing, and gets the row of the
     # other.
     row = connection.execute(backend.queue.insert_thread, new).one()
-    return _of_tenant(row, thread, tenant)
+    return of_tenant(row, thread, tenant)
 
 
 def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Row[Any]:
@@ -206,64 +193,15 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
     Raises:
         NotFound: There is no such thread, or it belongs to another tenant.
     """
-    return _of_tenant(lock_thread(connection, thread), thread, tenant)
+    return of_tenant(lock_thread(connection, thread), thread, tenant)
 
 
-def _of_tenant(row: Row[Any] | None, thread: str, tenant: str | None) -> Row[Any]:
+def of_tenant(row: Row[Any] | None, thread: str, tenant: str | None) -> Row[Any]:
+    """The row of a thread; NotFound if there is none, or if another tenant has it."""
     if row is None or tenant not in (None, row.tenant):
         # One text for both: a tenant must not learn which ids others use.
         raise NotFound(f"thread {thread!r}", "does not exist.")
     return row
-
-
-def pulse_of(backend: Backend, tenant: str | None) -> dict[str, object]:
-    """Return numbers that change with the threads and waits of a tenant, or of all."""
-
-    def of(table: Table) -> ColumnElement[bool]:
-        return true() if tenant is None else table.c.tenant == tenant
-
-    columns = (
-        select(func.max(threads.c.updated_at)).where(of(threads)).scalar_subquery(),
-        select(func.count(waits.c.wait_id))
-        .where(of(waits), waits.c.decided_at.is_(None))
-        .scalar_subquery(),
-        select(func.max(audit.c.id)).where(of(audit)).scalar_subquery(),
-        select(func.max(runs.c.seq)).where(of(runs)).scalar_subquery(),
-    )
-    with backend.database.read() as connection:
-        row = connection.execute(select(*columns)).one()
-    return dict(zip(("threads", "waits", "audit", "runs"), row, strict=True))
-
-
-def change_metadata(
-    backend: Backend,
-    thread: str,
-    metadata: Mapping[str, object],
-    tenant: str | None,
-    agent: str | None,
-    title: str | None,
-) -> ThreadInfo:
-    """Change keys of a thread's metadata, or its title. A thread without an agent gets one."""
-    with backend.database.begin() as connection:
-        row = locked_thread(connection, thread, tenant)
-        if agent is not None and row.agent not in ("", agent):
-            raise ArgumentError(
-                "agent",
-                f"cannot be {agent!r}: the thread is one of agent {row.agent!r}.",
-                "Create another thread.",
-            )
-        changed = (
-            update(threads)
-            .where(threads.c.thread_id == thread)
-            .values(
-                metadata={**row.metadata, **metadata},
-                agent=agent or row.agent,
-                title=title or row.title,
-                updated_at=backend.database.now,
-            )
-            .returning(threads)
-        )
-        return ThreadInfo.of(connection.execute(changed).one())
 
 
 def change_state(
@@ -409,25 +347,6 @@ def copy_thread(
         new = connection.execute(statement.returning(threads)).one()
         ask_again(connection, backend, new, waiting_for, place)
         return ThreadInfo.of(locked_thread(connection, copy, None))
-
-
-def history_of(
-    backend: Backend,
-    thread: str,
-    tenant: str | None,
-    *,
-    before: str | None,
-    limit: int | None,
-) -> Iterator[StateSnapshot]:
-    """The states of a thread, the newest first."""
-    agent = backend.agent_of(thread, tenant)
-    graph = agent.stored_in(FencedSaver(backend.database))
-    place: RunnableConfig = {"configurable": {"thread_id": thread}}
-    earlier: RunnableConfig | None = None
-    if before is not None:
-        earlier = {"configurable": {"thread_id": thread, "checkpoint_id": before}}
-    snapshots = graph.get_state_history(place, before=earlier, limit=limit)
-    return map(agent.public.of_snapshot, snapshots)
 
 
 def delete_thread(

@@ -12,6 +12,7 @@ from agent_factory.review import Reviews, StrandedThread, stranded
 from agent_factory.service.backend import Backend
 from agent_factory.service.jobs import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, ThreadJob
 from agent_factory.service.leases import first_number
+from agent_factory.service.rows import having
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
@@ -98,9 +99,8 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
     old = select(threads.c.thread_id).where(
         threads.c.status.in_(("idle", "failed")),
         threads.c.updated_at <= database.now - older_than,
+        *having(threads, tenant=tenant),
     )
-    if tenant is not None:
-        old = old.where(threads.c.tenant == tenant)
     with database.read() as connection:
         ids = connection.execute(old).scalars().all()
     for thread in ids:

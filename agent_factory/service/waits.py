@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
@@ -14,6 +14,7 @@ from agent_factory.review import Pending
 from agent_factory.service.backend import RegisteredAgent
 from agent_factory.service.database import Database
 from agent_factory.service.jobs import ThreadJob
+from agent_factory.service.rows import read_row
 from agent_factory.service.tables import questions, runs, threads, waits
 
 
@@ -85,15 +86,14 @@ class Wait:
     @classmethod
     def of(cls, row: Row[Any], now: float) -> Wait:
         """The wait of a row, at a time by the clock of the database."""
-        columns = row._mapping
-        values = {field.name: columns[field.name] for field in fields(cls) if field.name != "id"}
-        values |= {
-            name: json.loads(values[name] or "null") for name in ("args", "question", "decision")
+        values: dict[str, Any] = {
+            name: json.loads(getattr(row, name) or "null")
+            for name in ("args", "question", "decision")
         }
         values |= {"allowed": tuple(row.allowed.split(",")), "reviewers": tuple(row.reviewers)}
         if row.claimed_until is not None and row.claimed_until < now:  # the claim has expired
             values |= {"claimed_by": None, "claimed_until": None}
-        return cls(id=row.wait_id, **values)
+        return read_row(cls, row, id=row.wait_id, **values)
 
 
 def write_waits(

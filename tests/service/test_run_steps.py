@@ -17,7 +17,7 @@ from agent_factory import AgentMiddleware, Jump, create_agent, hook_config
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
 from agent_factory.service import NotFound, RunFailed, Service, ThreadBusy
-from agent_factory.service import run_list as list_module
+from agent_factory.service import service_threads as list_module
 from agent_factory.service.database import Database
 from agent_factory.service.steps import MOST_STEPS, Step, read_steps, steps_text
 from agent_factory.service.tables import runs, threads
