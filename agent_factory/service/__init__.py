@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from agent_factory.service.assistants import assistant_id as assistant_id
     from agent_factory.service.audit import AuditEntry as AuditEntry
     from agent_factory.service.backend import Busy as Busy
-    from agent_factory.service.crons import Cron as Cron
     from agent_factory.service.crons import Crons as Crons
     from agent_factory.service.deliveries import UndeliverableError as UndeliverableError
     from agent_factory.service.errors import AlreadyDecided as AlreadyDecided
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from agent_factory.service.run import RunInfo as RunInfo
     from agent_factory.service.run_list import RunList as RunList
     from agent_factory.service.run_list import RunSummary as RunSummary
+    from agent_factory.service.schedules import Cron as Cron
     from agent_factory.service.service import Service as Service
     from agent_factory.service.service_threads import ServiceThreads as ServiceThreads
     from agent_factory.service.steering import can_be_steered as can_be_steered
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _HOME = {
     ".assistants": "Assistant Assistants assistant_id",
     ".audit": "AuditEntry",
-    ".crons": "Cron Crons",
+    ".crons": "Crons",
     ".backend": "Busy",
     ".deliveries": "UndeliverableError",
     ".errors": (
@@ -75,6 +75,7 @@ _HOME = {
     ".pace": "Pace",
     ".run": "Run RunInfo",
     ".run_list": "RunList RunSummary",
+    ".schedules": "Cron",
     ".service": "Service",
     ".service_threads": "ServiceThreads",
     ".steering": "can_be_steered",

@@ -3,78 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 from uuid import uuid4
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Insert,
-    Update,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from agent_factory.service.arguments import check_choice, check_name
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound
 from agent_factory.service.metadata_search import has_metadata
-from agent_factory.service.rows import having
-from agent_factory.service.schedules import next_run
+from agent_factory.service.rows import having, read_row
+from agent_factory.service.schedules import Cron
 from agent_factory.service.tables import schedules
-from agent_factory.state import check_json
 
 CronSort = Literal[
     "cron_id", "assistant", "thread_id", "created_at", "updated_at", "ends_at", "next_at"
 ]
 """What crons are sorted by."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cron:
-    """A message that is submitted again and again.
-
-    Args:
-        id: The id, and the name of the schedule.
-        tenant: The tenant.
-        agent: The name of the agent.
-        assistant: The assistant whose settings its runs have; the id of the agent itself, too.
-        thread_id: The thread of its runs; None if each run gets a new one.
-        schedule: A cron expression.
-        timezone: The time zone of the expression; None is UTC.
-        ends_at: When it ends, in seconds since 1970.
-        enabled: Whether it runs.
-        keeps_threads: Whether the thread of a run stays when the next run begins.
-        by: Who created it.
-        options: Arguments of `Service.submit`, as JSON: `message`, `config`, `context` and others.
-        request: The request of the client, as it is shown again.
-        metadata: Notes about it; its runs have them, too.
-        created_at: When it was created.
-        updated_at: When it changed.
-        next_at: When it runs next, in seconds since 1970; None if it has ended or is disabled.
-    """
-
-    id: str
-    tenant: str
-    agent: str
-    assistant: str
-    thread_id: str | None
-    schedule: str
-    timezone: str | None
-    ends_at: float | None
-    enabled: bool
-    keeps_threads: bool
-    by: str
-    options: Mapping[str, Any]
-    request: Mapping[str, Any]
-    metadata: Mapping[str, Any]
-    created_at: float
-    updated_at: float
-    next_at: float | None = None
 
 
 class Crons:
@@ -113,27 +59,18 @@ class Crons:
             NotFound: There is no such agent.
         """
         check_name(by)
+        self._backend.agent(agent)
+        cron = Cron(
+            str(uuid4()), self._tenant, agent, assistant, thread, schedule, timezone, ends_at,
+            enabled=enabled,
+            keeps_threads=keeps_threads,
+            by=by,
+            options=dict(options),
+            request=dict(request or {}),
+            metadata=dict(metadata or {}),
+        )  # fmt: skip
         with self._database.begin() as connection:
-            now = connection.execute(select(self._database.now)).scalar_one()
-            cron = Cron(
-                id=str(uuid4()),
-                tenant=self._tenant,
-                agent=agent,
-                assistant=assistant,
-                thread_id=thread,
-                schedule=schedule,
-                timezone=timezone,
-                ends_at=ends_at,
-                enabled=enabled,
-                keeps_threads=keeps_threads,
-                by=by,
-                options=dict(options),
-                request=dict(request or {}),
-                metadata=dict(metadata or {}),
-                created_at=now,
-                updated_at=now,
-            )
-            return self._write(connection, insert(schedules), cron, now)
+            return self._backend.schedules.write(connection, cron)
 
     def get(self, cron: str) -> Cron:
         """One cron.
@@ -169,7 +106,7 @@ class Crons:
             query = select(schedules).where(*self._matching(connection, **filters))
             query = query.order_by(order, schedules.c.created_at, schedules.c.id)
             rows = connection.execute(query.limit(limit).offset(offset))
-            return [Cron(**row) for row in rows.mappings()]
+            return [read_row(Cron, row) for row in rows]
 
     def count(self, **filters: Any) -> int:
         """Count the crons of an `assistant`, a `thread`, those that are `enabled`, or all.
@@ -192,10 +129,8 @@ class Crons:
             current = self._get(connection, cron)
             if "metadata" in values:
                 values["metadata"] = {**current.metadata, **values["metadata"]}
-            now = connection.execute(select(self._database.now)).scalar_one()
-            changed = replace(current, **values, updated_at=now)
-            of_cron = update(schedules).where(schedules.c.id == cron)
-            return self._write(connection, of_cron, changed, now)
+            self._backend.agent(current.agent)
+            return self._backend.schedules.write(connection, replace(current, **values))
 
     def delete(self, cron: str) -> None:
         """Delete a cron. Runs that it has begun go on.
@@ -207,29 +142,12 @@ class Crons:
             self._get(connection, cron)
             connection.execute(delete(schedules).where(schedules.c.id == cron))
 
-    def _write(
-        self, connection: Connection, statement: Insert | Update, cron: Cron, now: float
-    ) -> Cron:
-        """Write a cron, and when it runs next."""
-        self._backend.agent(cron.agent)
-        metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
-        for argument, value in {
-            **cron.options,
-            "thread": cron.thread_id,
-            "metadata": metadata,
-        }.items():
-            check_json(argument, value)
-        following = next_run(cron.schedule, cron.timezone, cron.ends_at, now)
-        cron = replace(cron, next_at=following if cron.enabled else None)
-        connection.execute(statement.values(asdict(cron)))
-        return cron
-
     def _get(self, connection: Connection, cron: str) -> Cron:
         query = select(schedules).where(schedules.c.id == cron, *self._matching(connection))
-        row = connection.execute(query).mappings().first()
+        row = connection.execute(query).first()
         if row is None:
             raise NotFound(f"cron {cron!r}", "does not exist.")
-        return Cron(**row)
+        return read_row(Cron, row)
 
     def _matching(
         self,

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row
-
 from agent_factory.errors import ArgumentError
 from agent_factory.service.assistants import Assistants
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import DatabaseUnavailable, ServiceError
 from agent_factory.service.messages import as_config
 from agent_factory.service.run import Run
-from agent_factory.service.schedules import Schedule
+from agent_factory.service.schedules import Cron, Schedule
 from agent_factory.service.threads import delete_thread, found_threads
 from agent_factory.service.webhooks import WebhookQueue
 
@@ -40,14 +38,14 @@ class ScheduledMessages:
         """Submit the messages of schedules whose time has come."""
         self._backend.schedules.submit_due(self._backend.agents, self.submit)
 
-    def submit(self, row: Row[Any], due: datetime) -> None:
+    def submit(self, cron: Cron, due: datetime) -> None:
         """Submit the message of a schedule that is due."""
-        name, what = row.id, dict[str, Any](Schedule.of(row).message)
+        name, what = cron.id, dict[str, Any](Schedule.of(cron).message)
         try:
-            if row.assistant:
-                self._tidy(row)
+            if cron.assistant:
+                self._tidy(cron)
                 # With the settings that its assistant has now.
-                assistant = Assistants(self._backend, row.tenant).get(row.assistant)
+                assistant = Assistants(self._backend, cron.tenant).get(cron.assistant)
                 what |= assistant.settings_of(what)
                 # A client has chosen them: checked each time, as those of a run.
                 allowed = self._backend.agent(what["agent"]).configurable
@@ -66,7 +64,7 @@ class ScheduledMessages:
             # The thread may be busy, or the assistant deleted. The next time may go well.
             logger.error("Schedule %s was not carried out: %s", name, error)
 
-    def _tidy(self, cron: Row[Any]) -> None:
+    def _tidy(self, cron: Cron) -> None:
         """Delete the threads of a cron's earlier runs, if they are not kept."""
         if cron.keeps_threads or cron.thread_id is not None:
             return

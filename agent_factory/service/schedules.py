@@ -7,19 +7,65 @@ has the name of an assistant, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from agent_factory.service.cron import next_time, zone_of
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
+from agent_factory.service.rows import read_row
 from agent_factory.service.tables import schedules
+from agent_factory.state import check_json
 
 CRON_KEY = "cron_id"
 """Key in the metadata of a run: the cron that began the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A message that is submitted again and again: a row of the schedules.
+
+    Args:
+        id: The id, and the name of the schedule.
+        tenant: The tenant.
+        agent: The name of the agent.
+        assistant: The assistant whose settings its runs have; the id of the agent itself, too. ""
+            for a schedule of the product.
+        thread_id: The thread of its runs; None if each run gets a new one.
+        schedule: A cron expression.
+        timezone: The time zone of the expression; None is UTC.
+        ends_at: When it ends, in seconds since 1970.
+        enabled: Whether it runs.
+        keeps_threads: Whether the thread of a run stays when the next run begins.
+        by: Who created it.
+        options: Arguments of `Service.submit`, as JSON: `message`, `config`, `context` and others.
+        request: The request of the client, as it is shown again.
+        metadata: Notes about it; its runs have them, too.
+        created_at: When it was created.
+        updated_at: When it changed.
+        next_at: When it runs next, in seconds since 1970; None if it has ended or is disabled.
+    """
+
+    id: str
+    tenant: str
+    agent: str
+    assistant: str
+    thread_id: str | None
+    schedule: str
+    timezone: str | None
+    ends_at: float | None = None
+    enabled: bool = True
+    keeps_threads: bool = False
+    by: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    request: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    next_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +87,16 @@ class Schedule:
     due: float
 
     @classmethod
-    def of(cls, row: Row[Any]) -> Schedule:
-        """The schedule of a row."""
-        message = {"agent": row.agent, "message": None, "thread": row.thread_id}
-        message |= {"tenant": row.tenant, **row.options}
-        if row.assistant:
+    def of(cls, cron: Cron) -> Schedule:
+        """The schedule of a row, which has a next time."""
+        message: dict[str, Any] = {"agent": cron.agent, "message": None, "thread": cron.thread_id}
+        message |= {"tenant": cron.tenant, **cron.options}
+        if cron.assistant:
             # Last, so that the metadata of a client cannot name another cron.
-            noted = row.options.get("metadata") or {}
-            message["metadata"] = {**noted, **row.metadata, CRON_KEY: row.id}
-        return cls(row.id, row.schedule, row.timezone, message, row.next_at)
+            metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
+            message["metadata"] = {**metadata, CRON_KEY: cron.id}
+        assert cron.next_at is not None
+        return cls(cron.id, cron.schedule, cron.timezone, message, cron.next_at)
 
 
 class Schedules:
@@ -62,37 +109,28 @@ class Schedules:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def set(
-        self,
-        name: str,
-        cron: str,
-        timezone: str | None,
-        *,
-        agent: str,
-        thread: str | None,
-        tenant: str,
-        options: Mapping[str, object],
-    ) -> None:
-        """Store a schedule, in place of one of this name.
+    def write(self, connection: Connection, cron: Cron) -> Cron:
+        """Write a row, in place of one with its id, and when it runs next.
 
         Raises:
-            ArgumentError: The cron expression or the time zone cannot be read.
+            ArgumentError: The cron expression or the time zone cannot be read, or a value is not
+                JSON.
         """
-        with self._database.begin() as connection:
-            now = connection.execute(select(self._database.now)).scalar_one()
-            values = {
-                **_NOT_A_CRON,
-                "tenant": tenant,
-                "agent": agent,
-                "thread_id": thread,
-                "schedule": cron,
-                "timezone": timezone,
-                "next_at": next_time(cron, zone_of(timezone), now),
-                "options": options,
-                "updated_at": now,
-            }
-            row = self._database.insert(schedules).values(id=name, created_at=now, **values)
-            connection.execute(row.on_conflict_do_update(index_elements=["id"], set_=values))
+        metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
+        texts = {"name": cron.id, "thread": cron.thread_id, "tenant": cron.tenant}
+        for argument, value in {**texts, **cron.options, "metadata": metadata}.items():
+            check_json(argument, value)
+        now = connection.execute(select(self._database.now)).scalar_one()
+        cron = replace(
+            cron,
+            created_at=cron.created_at or now,
+            updated_at=now,
+            next_at=next_run(cron, now),
+        )
+        values = asdict(cron)
+        row = self._database.insert(schedules).values(values)
+        connection.execute(row.on_conflict_do_update(index_elements=["id"], set_=values))
+        return cron
 
     def delete(self, name: str) -> None:
         """Delete a schedule.
@@ -109,10 +147,10 @@ class Schedules:
         """The schedules that have a next time, by their names."""
         query = select(schedules).where(schedules.c.next_at.is_not(None)).order_by(schedules.c.id)
         with self._database.read() as connection:
-            return [Schedule.of(row) for row in connection.execute(query)]
+            return [Schedule.of(read_row(Cron, row)) for row in connection.execute(query)]
 
     def submit_due(
-        self, agents: Collection[str], submit: Callable[[Row[Any], datetime], object]
+        self, agents: Collection[str], submit: Callable[[Cron, datetime], object]
     ) -> None:
         """Submit the messages whose time has come, of these agents; several missed times once.
 
@@ -120,42 +158,31 @@ class Schedules:
 
         Args:
             agents: The agents of this process.
-            submit: Gets the row of a schedule, and the time at which it was due.
+            submit: Gets a row, and the time at which it was due.
         """
         is_due = (schedules.c.next_at <= self._database.now) & schedules.c.agent.in_([*agents])
         with self._database.read() as connection:
             rows = connection.execute(select(schedules).where(is_due).order_by(schedules.c.id))
-            due = rows.all()
-        for row in due:
+            crons = [read_row(Cron, row) for row in rows]
+        for cron in crons:
             # Before the next time is stored: a process that dies in between has submitted the
             # message, and the next process submits the same message.
-            submit(row, datetime.fromtimestamp(row.next_at, zone_of(row.timezone)))
-            unchanged = (schedules.c.id == row.id) & (schedules.c.next_at == row.next_at)
+            submit(cron, datetime.fromtimestamp(cron.next_at or 0.0, zone_of(cron.timezone)))
+            unchanged = (schedules.c.id == cron.id) & (schedules.c.next_at == cron.next_at)
             with self._database.begin() as connection:
                 now = connection.execute(select(self._database.now)).scalar_one()
-                following = next_run(row.schedule, row.timezone, row.ends_at, now)
-                connection.execute(update(schedules).where(unchanged).values(next_at=following))
+                following = update(schedules).where(unchanged).values(next_at=next_run(cron, now))
+                connection.execute(following)
 
 
-_NOT_A_CRON: dict[str, object] = {
-    "assistant": "",
-    "ends_at": None,
-    "enabled": True,
-    "keeps_threads": True,
-    "by": "",
-    "request": {},
-    "metadata": {},
-}
-"""Columns of crons alone, in the row of another schedule."""
+def next_run(cron: Cron, now: float) -> float | None:
+    """The next time of a cron after now, in seconds since 1970.
 
-
-def next_run(
-    schedule: str, timezone: str | None, ends_at: float | None, now: float
-) -> float | None:
-    """The next time of a schedule, in seconds since 1970; None if it has ended.
+    None if the cron has ended or is disabled; at the end itself it does not run.
 
     Raises:
         ArgumentError: The cron expression or the time zone cannot be read.
     """
-    following = next_time(schedule, zone_of(timezone), now)
-    return following if ends_at is None or following < ends_at else None
+    following = next_time(cron.schedule, zone_of(cron.timezone), now)
+    has_ended = cron.ends_at is not None and following >= cron.ends_at
+    return following if cron.enabled and not has_ended else None

@@ -53,7 +53,7 @@ from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of, whole_decision
 from agent_factory.service.run import Run
 from agent_factory.service.scheduled_messages import ScheduledMessages
-from agent_factory.service.schedules import Schedule
+from agent_factory.service.schedules import Cron, Schedule
 from agent_factory.service.service_threads import ServiceThreads
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs
@@ -597,13 +597,10 @@ class Service(Operations):
             ArgumentError: The cron expression or the time zone cannot be read.
         """
         self._backend.agent(agent)
-        options |= {"message": message}
-        texts = {"name": name, "thread": thread, "tenant": tenant}
-        for argument, value in {**texts, **options}.items():
-            check_json(argument, value)
-        self._backend.schedules.set(
-            name, cron, timezone, agent=agent, thread=thread, tenant=tenant, options=options
-        )
+        options["message"] = message
+        row = Cron(name, tenant, agent, "", thread, cron, timezone, options=options)
+        with self._backend.database.begin() as connection:
+            self._backend.schedules.write(connection, row)
 
     def crons(self, tenant: str = "") -> Crons:
         """Crons of a tenant: schedules that clients create.
