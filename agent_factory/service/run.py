@@ -38,19 +38,19 @@ class RunInfo:
     """A run.
 
     Args:
-        id: Its id.
+        id: The id.
         thread_id: The thread.
-        tenant: Whose it is.
+        tenant: The tenant.
         agent: The agent.
-        status: Where it is.
-        error: Why it has failed.
-        metadata: What was noted about it when it was submitted.
-        created_at: When it was submitted, in seconds since 1970, by the database's clock.
-        updated_at: When its status or its usage has changed last.
-        job: The id of its newest piece of work; a decision begins a new one. None if it has none.
-        reader: The run that has read its message while it worked, and whose outcome it has; None if
-            the message is a run by itself. The model calls are in the usage of that run.
-        usage: What its model calls have used, in a line for each part of the agent and each model:
+        status: The state.
+        error: The error of a failed run.
+        metadata: Notes from the submission.
+        created_at: The time of submission, in seconds since 1970, by the database's clock.
+        updated_at: The time of the last change of status or usage.
+        job: The id of the newest job; a decision begins a new job. None if the run has no job.
+        reader: The run that has read the message of this run, and whose outcome this run has; None
+            for most runs. The model calls are in the usage of the reader.
+        usage: Usage of the model calls, in a line for each part of the agent and each model:
             "agent", "part", "model", "calls", "input_tokens", "output_tokens", "cached_tokens" and
             "usd". It grows when the run pauses or ends.
     """
@@ -73,12 +73,12 @@ class Run:
     """Run of a message: its events, its result, a way to cancel it.
 
     Made by `Service.submit` and `Service.run`. Once another run has read the message, as with
-    `busy="steer"`, the status, the events, the result and `cancel` are those of that run.
+    `busy="steer"`, the status, the events, the result and `cancel` belong to that run.
 
     Args:
         id: The id of the run, the same in all processes.
         thread_id: The thread.
-        before: A moment before the run was there, if it is new.
+        before: A moment before the run existed, if the run is new.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def summary(self) -> RunSummary:
-        """What the run was asked, and what it has cost, as in `ServiceThreads.search_runs`."""
+        """Question and costs of the run, as in `ServiceThreads.search_runs`."""
         with self._backend.database.read() as connection:
             summary = run_summary(connection, self.id)
         if summary is None:
@@ -115,34 +115,33 @@ class Run:
 
     @property
     def steps(self) -> list[Step]:
-        """Model calls, tool calls and decisions of hooks, in the order in which they began.
+        """Model calls, tool calls and decisions of hooks, by the time of their begin.
 
-        They grow when the run pauses or ends. Decisions are those of agents that the service adds
-        with `decisions=True`, without those that changed nothing.
+        The list grows when the run pauses or ends. Decisions are recorded for agents that were
+        added with `decisions=True`, except decisions that changed nothing.
         """
         return read_steps(self._look().steps)
 
     @property
     def missing(self) -> NoWorker | MessageHeld | None:
-        """Lack of a worker or of a decision that the run waits for, as an error, or None."""
+        """The missing worker or decision for which the run waits, as an error, or None."""
         return self._backend.call(lambda: what_is_missing(self._backend, self.id))
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The messages that were submitted with it; the thread gets them when the run begins."""
+        """The submitted messages; the thread gets them when the run begins."""
         job = read_job(self._look().payload)
         inputs = load(b64decode(job.input)) if isinstance(job, MessageJob) else None
         return [] if inputs is None else list(inputs["messages"])
 
     @property
     def request(self) -> dict[str, Any]:
-        """What was asked for with the message.
+        """Arguments of the submission.
 
-        It has `input`, `config`, `checkpoint`, `stream`, `subgraphs`, `interrupt_before`,
-        `interrupt_after`, and `busy`, which is that of the agent if nothing else was asked for.
-        Private keys of the state, and keys of `configurable` that clients may not set, are left
-        out. So is the context: only code knows what is private in it. Of a run that `reindex` has
-        found it is empty.
+        The keys are `input`, `config`, `checkpoint`, `stream`, `subgraphs`, `interrupt_before`,
+        `interrupt_after`, and `busy`, with the value of the agent as default. Private keys of the
+        state, and keys of `configurable` that clients may not set, are left out, and so is the
+        context: only code knows its private parts. Empty for a run that `reindex` has found.
         """
         row = self._look()
         job, agent = read_job(row.payload), self._backend.agents.get(row.agent)
@@ -177,14 +176,14 @@ class Run:
             timeout: The longest time to wait, in seconds; None waits without end.
 
         Returns:
-            The output of the agent. If the run waits for decisions, it has the key
-            `__interrupt__`, a list of what it waits for.
+            The output of the agent. If the run waits for decisions, the output has the key
+            `__interrupt__`, a list of the interrupts.
 
         Raises:
             RunFailed: The run has ended with an error.
             RunCancelled: The run was cancelled.
-            TimeoutError: The run has not ended in time. It is NoWorker or MessageHeld if that is
-                the reason.
+            TimeoutError: The run has not ended in time; NoWorker or MessageHeld if a worker or a
+                decision is missing.
         """
         attempts, seconds = self._outcomes(timeout), self._look_seconds(timeout)
         while isinstance(outcome := next(attempts), Moment):
@@ -203,7 +202,7 @@ class Run:
             await self._backend.signals.await_news(outcome, self._look_seconds(timeout))
 
     def _outcomes(self, timeout: float | None) -> Iterator[tuple[object] | Moment]:
-        """The result once it is there, and moments after which the caller has to wait for it."""
+        """Moments after which the caller has to wait for a signal, and the result at the end."""
         start, progress = time.monotonic(), Progress(self._backend, self.id)
         moment, reader = self._backend.signals.now("ends", self.id), None
         with self._backend.outputs.awaited(self.id):
@@ -241,21 +240,21 @@ class Run:
 
         Parts have the form of LangGraph's streams in version 2 (`type`, `ns`, `data`) and an `id`.
         Private keys of the state are left out. The last part has the type "end"; its data are the
-        outcome. If another worker takes the run over, a part of the type "resumed" says so, and
-        parts of the last step may come again. Parts that are recorded for the studio alone have
-        the key `asked`, which is False.
+        outcome. After a takeover by another worker, a part of the type "resumed" comes, and parts
+        of the last step may come again. Parts recorded for the studio alone have the key `asked`,
+        which is False.
 
-        If nothing has come for two seconds because the run waits for a worker, or its message is
-        held until a decision, a part of the type "waiting_for" says so, once. Its data have `what`,
-        "a worker" or "a decision", and a `text`; its `id` is that of the part before it.
+        If nothing comes for two seconds because the run waits for a worker, or its message is held
+        until a decision, a part of the type "waiting_for" comes, once. Its data have `what`,
+        "a worker" or "a decision", and a `text`; its `id` is the id of the part before.
 
         Args:
-            after: The `id` of the last part that was seen, to continue a stream.
+            after: The `id` of the last part that the caller has, to continue a stream.
             timeout: The longest time between two parts, in seconds; None waits without end.
 
         Raises:
             RunCancelled: The run was cancelled.
-            TimeoutError: Nothing came in time, as in `result`.
+            TimeoutError: No part came in time, as in `result`.
             ArgumentError: `after` is not the id of a part.
         """
         for part in self._parts(after, timeout):
@@ -278,7 +277,7 @@ class Run:
                 yield part
 
     def _parts(self, after: str | None, timeout: float | None) -> Iterator[dict[str, Any] | Moment]:
-        """Parts of the stream, and moments after which the caller has to wait for the next one."""
+        """Parts of the stream, and moments after which the caller has to wait for a signal."""
         job, row, part = None, 0, -1
         if after is not None:
             # The id of a part names its job, which must not be one of another tenant's thread.
@@ -291,7 +290,7 @@ class Run:
         progress = Progress(self._backend, self.id)
 
         def notice() -> dict[str, object] | None:
-            """Return a part that says what the caller waits for, if it is time to say so."""
+            """Return a part about a missing worker or decision, when its time has come."""
             missing = progress.notice()
             if missing is None:
                 return None
@@ -338,23 +337,23 @@ class Run:
         yield {"type": "end", "ns": (), "data": outcome, "id": f"{job}:0:0"}
 
     def cancel(self, *, by: str = "api", undo: bool = False, roll_back: bool = False) -> None:
-        """End the run: a queued one does not begin, a running one stops at its next step.
+        """End the run: a queued run does not begin, a running one stops at its next step.
 
-        What it has written stays in the thread. Calls that wait for a decision do not go on.
+        Its writes stay in the thread. Calls that wait for a decision do not go on.
 
         Args:
-            by: Who cancels it, for the audit.
-            undo: Whether the effects that the run has had are undone, by the compensations of its
-                OnceMiddleware. The audit says what was undone, and what is unknown.
+            by: Who cancels the run, for the audit.
+            undo: Whether the effects of the run are undone, by the compensations of its
+                OnceMiddleware. The audit names undone and unknown effects.
             roll_back: Whether the thread goes back to its state before the run. The history keeps
-                what the run has written. It does not go with `undo`.
+                the writes of the run. Not together with `undo`.
 
         Raises:
             ThreadBusy: With `roll_back`: another message came before the thread had gone back.
         """
         if undo and roll_back:
             raise ArgumentError("roll_back", "does not go with undo.", "Pass one of them.")
-        # Two calls: the second writes the state in other transactions, under the first's lease.
+        # Two calls: the second writes in other transactions, under the lease of the first.
         to_roll_back = self._backend.call(partial(self._cancel, by, undo, roll_back))
         if to_roll_back is not None:
             self._backend.call(partial(roll_back_thread, self._backend, *to_roll_back))
@@ -398,15 +397,15 @@ class Run:
         await asyncio.to_thread(self.cancel, by=by, undo=undo, roll_back=roll_back)
 
     def retry(self, *, by: str = "api") -> Run:
-        """Go on where the run has failed: another run of the thread, without a message.
+        """Begin another run of the thread, without a message, where this run has failed.
 
-        It begins at the last checkpoint. Calls of tools that have a result do not run again. What
-        failed runs again, and calls that people had decided about are reviewed again. The new run
-        has the context and the settings of this one, and `retry_of` in its metadata. To ask twice
-        begins one run.
+        The new run begins at the last checkpoint. Tool calls with a result do not run again. Failed
+        work runs again, and calls with decisions of people are reviewed again. The new run has the
+        context and the settings of this run, and `retry_of` in its metadata. Two calls begin one
+        run.
 
         Args:
-            by: Who asks for it.
+            by: Who calls.
 
         Raises:
             ThreadBusy: The run has not failed, or its thread has gone on since.
@@ -415,15 +414,14 @@ class Run:
         return Run(self._backend, id, self.thread_id)
 
     def delete(self, *, by: str = "api") -> None:
-        """Delete the run: its record, events, reviews and effects. One that works is cancelled.
+        """Delete the run: its record, events, reviews and effects. A running one is cancelled.
 
-        The records of messages that it has read go with it. If another run has read its message,
-        that run goes on, and the record alone is deleted.
-        What it has written stays in the thread, and an entry in the audit. Its message, submitted
-        again with the same `message_id`, begins another run.
+        The records of messages that it has read are deleted as well. If another run has read its
+        message, that run goes on, and only the record is deleted. The writes stay in the thread,
+        and an entry in the audit. The same message with the same `message_id` begins another run.
 
         Args:
-            by: Who deletes it, for the audit.
+            by: Who deletes the run, for the audit.
 
         Raises:
             NotFound: The run does not exist.

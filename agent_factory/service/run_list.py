@@ -1,4 +1,4 @@
-"""List of runs: the newest first, with what each was asked and what it has cost."""
+"""List of runs: the newest first, with their questions and costs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from agent_factory.service.tables import runs, threads
 Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
 """State of a run.
 
-- "queued": no worker has begun with it.
-- "held": its thread waits for a review; the message follows the decision.
-- "running": a worker works on it.
-- "waiting": it is paused and waits for decisions.
-- "done", "failed", "cancelled": it has ended.
+- "queued": no worker has begun the run.
+- "held": the thread waits for a review; the message follows the decision.
+- "running": a worker carries out the run.
+- "waiting": the run is paused and waits for decisions.
+- "done", "failed", "cancelled": the run has ended.
 """
 
 LOOK_BACK = 5_000
@@ -42,19 +42,19 @@ class RunSummary:
     """Run in a list.
 
     Args:
-        id: Its id.
+        id: The id.
         thread_id: The thread.
         title: The title of the thread.
         agent: The agent.
-        status: Where it is, as `Run.status`.
-        question: What the user has written; "" if it only goes on.
-        error: Why it has failed.
-        created_at: When it was submitted, in seconds since 1970, by the database's clock.
-        started_at: When a worker has first taken it.
-        ended_at: When it has ended; None if it has not.
-        input_tokens: Tokens that its model calls have read.
-        output_tokens: Tokens that they have written.
-        usd: What they have cost, in US dollars; 0.0 if no price is known.
+        status: The state, as `Run.status`.
+        question: The text of the user; "" for a run without a message.
+        error: The error of a failed run.
+        created_at: The time of submission, in seconds since 1970, by the database's clock.
+        started_at: When a worker first took the run.
+        ended_at: The end; None before.
+        input_tokens: Tokens that the model calls have read.
+        output_tokens: Tokens that the model calls have written.
+        usd: Cost of the model calls in US dollars; 0.0 if no price is known.
     """
 
     id: str
@@ -78,9 +78,9 @@ class RunList:
 
     Args:
         runs: The runs, the newest first.
-        before: Where the next part begins, for `search_runs(before=...)`; None at the end.
-        is_full: Whether it has as many runs as were asked for. If not, and there is a next part,
-            the search has looked at as many runs as one search may.
+        before: Begin of the next part, for `search_runs(before=...)`; None at the end.
+        is_full: Whether the part has `limit` runs. If not, and a next part exists, the search has
+            reached its limit of runs.
     """
 
     runs: list[RunSummary]
@@ -105,7 +105,7 @@ def summary_of(row: Row[Any]) -> RunSummary:
 
 
 def question_of(payload: str) -> str:
-    """What the user has written last in the message of a run; "" if nothing."""
+    """The last text of the user in the message of a run; "" without one."""
     try:
         job = read_job(payload)
     except ServiceError:  # a newer version has stored it
@@ -114,6 +114,6 @@ def question_of(payload: str) -> str:
 
 
 def run_summary(connection: Connection, run: str) -> RunSummary | None:
-    """Summary of one run; None if there is none."""
+    """Summary of one run; None if there is no such run."""
     row = connection.execute(SUMMARIES.where(runs.c.run_id == run)).first()
     return None if row is None else summary_of(row)

@@ -72,20 +72,20 @@ _PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 class Service(Operations):
     """Runs agents as durable work: on SQLite in one machine, on Postgres with many workers.
 
-    A message that was submitted is carried out, whatever dies: another worker continues the run
-    from its last checkpoint. Messages of one thread are carried out in order.
+    A submitted message is carried out even if processes die: another worker continues the run from
+    its last checkpoint. Messages of one thread are carried out in order.
 
     Args:
         url: `sqlite:///file.db`, or `postgresql://user@host/name`.
         connections: The most connections to the database that this process holds.
-        direct_url: The URL of Postgres itself, if `url` is that of PgBouncer.
+        direct_url: The URL of Postgres itself, if `url` leads to PgBouncer.
         callbacks: Callback handlers of all runs, such as `agent_factory.telemetry.Telemetry()`.
-        on_wait: A function, or an async one, that a worker calls with the `Wait` when a thread
-            begins to wait for a person: once, and again if it raises or the worker dies.
-        pace: How often workers and callers look by themselves, and when a worker counts as dead.
+        on_wait: A sync or async function that a worker calls with the `Wait` when a thread begins
+            to wait for a person: once, and again if the function raises or the worker dies.
+        pace: How often workers and callers look for news, and when a worker counts as dead.
 
     Raises:
-        ArgumentError: The URL names no database that is supported.
+        ArgumentError: The URL names no supported database.
 
     >>> from tempfile import mkdtemp
     >>> from agent_factory import create_agent
@@ -135,30 +135,29 @@ class Service(Operations):
         """Let the service run an agent. Workers need it before they start.
 
         Args:
-            name: The name that messages are submitted to.
-            agent: What `create_agent` returns, or any compiled graph whose state has `messages`.
-                Its checkpointer is replaced by that of the service. If it has no store, it gets
-                that of the run's tenant.
-            description: What the agent does, for those who choose among agents: models that have
-                it as a tool of MCP, and agents that find it over A2A.
-            review_within: How long a review may wait, in seconds or as "30m", "4h", "2d"; None
-                lets it wait without end.
-            late: What happens then. "reject" rejects the call. "escalate" raises its priority,
-                ends its claim and gives it the same time again, then rejects it.
-            busy: What happens to a message whose thread is busy, unless `submit` says otherwise.
-            waiting: What happens to a message whose thread waits for a decision, unless `submit`
-                says otherwise.
+            name: The name to which messages are submitted.
+            agent: An agent of `create_agent`, or any compiled graph whose state has `messages`. The
+                checkpointer of the service replaces its own. An agent without a store gets the
+                store of the run's tenant.
+            description: The purpose of the agent, for models that call the agent over MCP, and for
+                agents that find the agent over A2A.
+            review_within: The longest time of a review, in seconds or as "30m", "4h", "2d"; None
+                sets no limit.
+            late: "reject" rejects a call after that time. "escalate" raises its priority, ends its
+                claim, allows the same time again, and then rejects the call.
+            busy: The default for `submit`: see there.
+            waiting: The default for `submit`: see there.
             stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
-            asynchronous: Whether it is run with `astream`, in one event loop per process, where
-                many runs wait for their models at once. None does so if the agent cannot be run
-                otherwise: with tools that have only a coroutine function, as those of MCP have.
-            decisions: Record what hooks, layers and routes decide, and all that the studio shows
-                of a run while it works. The agent must be one of `create_agent`.
+            asynchronous: Whether the agent runs with `astream`, in one event loop per process,
+                where many runs wait for their models at once. None chooses `astream` if a tool has
+                only a coroutine function, like the tools of MCP.
+            decisions: Record the decisions of hooks, layers and routes, and all parts of a run that
+                the studio shows while it works. The agent must come from `create_agent`.
             configurable: The keys of `config["configurable"]` that clients may set over HTTP. They
-                choose the values, so an agent must not trust them. Python may set all keys but
-                those of LangGraph.
-            attachments: The files that the studio lets people attach: "image", "pdf" and "text".
-                None takes what the profile of the agent's model says, or none without a profile.
+                choose the values, so an agent must not trust them. Python may set all keys except
+                LangGraph's.
+            attachments: The files that people may attach in the studio: "image", "pdf" and "text".
+                None takes the files from the profile of the agent's model; without a profile, none.
 
         Raises:
             ArgumentError: An argument cannot be used, or the name is taken.
@@ -196,13 +195,13 @@ class Service(Operations):
         return {name: agent.graph for name, agent in self._backend.agents.items()}
 
     def client_config(self, agent: str, config: RunnableConfig | None) -> RunnableConfig:
-        """The config of a run that a client sends, for `submit`.
+        """The config that a client sends for a run, as `submit` takes it.
 
         Raises:
             NotFound: There is no such agent.
-            ConfigNotAllowed: `add` does not name a key of `configurable`, or the config has a part
-                that a run of the service cannot have.
-            ArgumentError: A part has a type that cannot be used.
+            ConfigNotAllowed: `add` does not name a key of `configurable`, or a run of the service
+                cannot have a part of the config.
+            ArgumentError: A part has the wrong type.
         """
         return as_config(config, self._backend.agent(agent).configurable)
 
@@ -215,7 +214,7 @@ class Service(Operations):
         return self._backend.agent(agent).description
 
     def busy(self, agent: str) -> Busy:
-        """Behaviour of a message to a thread that is busy, unless `submit` says otherwise.
+        """The default of `submit(busy=...)` for an agent.
 
         Raises:
             NotFound: There is no such agent.
@@ -223,7 +222,7 @@ class Service(Operations):
         return self._backend.agent(agent).busy
 
     def waiting(self, agent: str) -> Waiting:
-        """Behaviour of a message to a thread that waits, unless `submit` says otherwise.
+        """The default of `submit(waiting=...)` for an agent.
 
         Raises:
             NotFound: There is no such agent.
@@ -231,7 +230,7 @@ class Service(Operations):
         return self._backend.agent(agent).waiting
 
     def attachments(self, agent: str) -> Collection[Attachment]:
-        """Kinds of files that the studio lets people attach to messages.
+        """Kinds of files that people may attach to messages in the studio.
 
         Raises:
             NotFound: There is no such agent.
@@ -251,17 +250,17 @@ class Service(Operations):
         self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
 
     def take_requests(self, key: str, per_minute: int, *, number: int = 1) -> float:
-        """Count requests of somebody over all processes, unless they are too many.
+        """Count requests over all processes, unless there are too many.
 
-        As many as there are in a minute may come at once; then they have to come evenly.
+        All requests of a minute may come at once; after that they have to come evenly.
 
         Args:
-            key: Who makes them.
+            key: The name of the caller.
             per_minute: The most within a minute.
-            number: How many are counted.
+            number: The number of requests.
 
         Returns:
-            The seconds until that many may come: 0.0 if they were counted.
+            The seconds until the requests may come: 0.0 if they were counted.
         """
         return self._request_rates.take(key, number, per_minute)
 
@@ -289,43 +288,43 @@ class Service(Operations):
         interrupt_after: Collection[str] | Literal["*"] | None = None,
         delay: float | None = None,
     ) -> Run:
-        """Give a message to an agent, which a worker carries out. Returns at once.
+        """Submit a message to an agent, for a worker to carry out. Returns at once.
 
         Args:
             agent: The name of the agent.
-            thread: The thread; None for a new one.
+            thread: The thread; None for a new thread.
             message: A string, a message, a list of messages, or an input of the agent. None goes on
-                from the checkpoint, or from where the last run of the thread has failed.
-            checkpoint: The id of a checkpoint of the thread: the run begins there, and what came
-                after it stays in the history.
-            message_id: Where the message comes from: submitted again with the same id, by the same
-                person, it is the same run. None makes a new id.
-            tenant: Whose thread it is. Other tenants cannot see it.
+                from the checkpoint, or from the point where the last run of the thread failed.
+            checkpoint: The id of a checkpoint of the thread: the run begins there, and later
+                checkpoints stay in the history.
+            message_id: The id of the message: submitted again with the same id, by the same person,
+                a message is the same run. None makes a new id.
+            tenant: The tenant of the thread. Other tenants cannot see the thread.
             priority: Higher is earlier, between threads; from -1000 to 1000.
-            busy: What happens if the thread is busy. "queue" lets the message wait for its turn.
-                "reject" raises ThreadBusy. "interrupt" ends the run, and those queued behind it;
-                what they have written and their messages stay. "rollback" ends them and goes back
-                to before the run. "steer" lets the run read it at its next call of the model; an
-                input with more than messages of the user, or with other settings than those of the
-                run, waits for its turn. None takes that of `add`.
-            waiting: What happens if the thread waits for a decision. "queue" holds the message
-                until it is decided. "interrupt" sends it now: the questions are withdrawn, and
-                their calls do not run. "reject" raises ThreadBusy. None takes `busy`, or, if that
-                is None as well, what `add` says.
-            by: Who submits it. The audit names them if they withdraw a question.
+            busy: Behaviour if the thread is busy. "queue": the message waits for its turn.
+                "reject": ThreadBusy is raised. "interrupt": the run ends, and the runs queued
+                behind it; their messages and writes stay. "rollback": these runs end, and the
+                thread goes back to its state before the run. "steer": the run reads the message at
+                its next call of the model; an input with more than messages of the user, or with
+                other settings than the run, waits for its turn. None takes the value of `add`.
+            waiting: Behaviour if the thread waits for a decision. "queue": the message is held
+                until the decision. "interrupt": the message begins now, the waits are withdrawn,
+                and their calls do not run. "reject": ThreadBusy is raised. None takes `busy`, or
+                the value of `add` if `busy` is None as well.
+            by: Who submits. The audit names them if they withdraw a question.
             context: Runtime context of the agent, as JSON.
             config: `recursion_limit`, `max_concurrency`, `run_name`, `tags`, `metadata` and
                 `configurable` of the run, as JSON. Keys that LangGraph reads cannot be set.
-            stream: The modes that are recorded for `Run.stream`; None takes those of `add`.
-            subgraphs: Whether what agents inside the agent do is recorded, too.
-            metadata: What is noted about the run, as JSON. Its checkpoints have it, too.
+            stream: The modes recorded for `Run.stream`; None takes the modes of `add`.
+            subgraphs: Whether agents inside the agent are recorded, too.
+            metadata: Notes about the run, as JSON. The checkpoints of the run have them, too.
             interrupt_before: Nodes before which the run pauses, or "*", besides the agent's own.
             interrupt_after: Nodes after which the run pauses, or "*", besides the agent's own.
             delay: Seconds until the run may begin. Later messages of the thread wait behind it.
 
         Raises:
-            NotFound: There is no such agent or checkpoint, or the thread belongs to another tenant.
-            ThreadBusy: The thread is busy, and `busy` is "reject"; or it waits, and `waiting` is.
+            NotFound: There is no such agent or checkpoint, or another tenant has the thread.
+            ThreadBusy: The thread is busy, and `busy` is "reject"; or waits, and `waiting` is.
             ArgumentError: An argument cannot be used.
         """
         check_name(by)
@@ -343,7 +342,7 @@ class Service(Operations):
         goes_on = message is None and (checkpoint is not None or thread is not None)
         inputs = None if goes_on else as_input(message, message_id, registration.graph)
         # As JSON, so that no two lists of names give one text. The id of a message comes from a
-        # client: one that others have used, or guess, leads to nobody else's run.
+        # client: an id that another client has used leads to no run of that client.
         identity = json.dumps([tenant, thread_id, message_id, by])
         run_id = hashlib.sha256(identity.encode()).hexdigest()[:32]
         settings = as_config(config)
@@ -375,7 +374,7 @@ class Service(Operations):
         """A run by its id, from any process.
 
         Raises:
-            NotFound: There is none, or it belongs to another tenant.
+            NotFound: There is no such run, or another tenant has it.
         """
         query = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
         with self._backend.database.read() as connection:
@@ -392,9 +391,8 @@ class Service(Operations):
         """Inbox with the waits of threads.
 
         Args:
-            tenant: Only threads of this tenant; None shows those of all.
-            may_decide: Says about a wait whether the one who reads may claim it and decide about
-                it.
+            tenant: The tenant of the threads; None shows all.
+            may_decide: Whether the caller may claim and decide a wait.
         """
         return Inbox(self._backend, tenant, may_decide)
 
@@ -414,37 +412,37 @@ class Service(Operations):
         remember: Mapping[str, object] | None = None,
         via: Via = "python",
     ) -> Run:
-        """Decide about what a thread waits for. A worker continues the run.
+        """Decide about a wait of a thread. A worker continues the run.
 
         Args:
             wait_id: The id of the wait.
             decision: "approve", "edit", "reject" or "respond"; or a whole `Decision`.
             by: Who decides, for the audit.
-            message: With "reject": what the model reads. With "respond": the result or the answer.
+            message: With "reject": a text for the model. With "respond": the result or the answer.
             args: With "edit": all arguments of the call that runs instead; nothing is merged.
-            tenant: The tenant of the one who decides.
-            undo: With "reject": end the run here, and undo the effects that it has had, by the
-                compensations of its OnceMiddleware.
+            tenant: The tenant of the caller.
+            undo: With "reject": end the run here, and undo its effects by the compensations of its
+                OnceMiddleware.
             may_decide: As in `inbox`.
-            roles: The roles of the one who decides: a rule may say who the reviewers are.
-            digest: The digest of the wait that they have seen; about another one the decision is
-                not made.
+            roles: The roles of the caller: a rule may name roles as reviewers.
+            digest: The digest of the wait that the caller has seen; a wait with another digest is
+                not decided.
             remember: With "approve": approve later calls as well, for some `seconds`, as
-                `agent_factory.middleware.Remember`. The policy says for how long at most.
-            via: The way in that the decision has come by, for the audit.
+                `agent_factory.middleware.Remember`. The policy sets the longest time.
+            via: The interface through which the decision came, for the audit.
 
         Returns:
             The run that continues, or was ended.
 
         Raises:
-            NotFound: There is no such wait, or it belongs to another tenant.
+            NotFound: There is no such wait, or another tenant has it.
             AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
-            ClaimedByOther: Somebody else has claimed it.
-            DecisionForbidden: `may_decide` does not allow it, or not the call that it leads to.
+            ClaimedByOther: Somebody else has claimed the wait.
+            DecisionForbidden: `may_decide` does not allow the decision, or the call of an edit.
             InvalidDecision: The decision has an unknown or a wrong part, or the arguments of an
                 edit do not fit the tool.
-            DecisionNotAllowed: This decision may not be made about this call, or not by them; or
-                the call is another than that of the digest.
+            DecisionNotAllowed: This call does not allow the decision, or not from the caller; or
+                the digest is of another call.
         """
         inbox = self.inbox(tenant, may_decide=may_decide)
         edited = None if args is None else {"args": args}
@@ -466,23 +464,23 @@ class Service(Operations):
         may_decide: Callable[[Wait], bool] | None = None,
         via: Via = "python",
     ) -> Run:
-        """Answer what a thread waits for with a value, as `Command(resume=...)` does.
+        """Answer the interrupts of a thread with a value, like `Command(resume=...)`.
 
         Args:
             thread: The thread.
-            value: The answer to its interrupt; if there are several, a mapping of their ids to
+            value: The answer to the interrupt; for several interrupts, a mapping of their ids to
                 answers. The answer to a review is `{"decisions": [...]}`.
             by: Who answers, for the audit.
-            roles: The roles of the one who answers.
-            stream: The modes that are recorded for `Run.stream`; None takes those of the run.
-            tenant: The tenant of the one who answers.
+            roles: The roles of the caller.
+            stream: The modes recorded for `Run.stream`; None takes the modes of the run.
+            tenant: The tenant of the caller.
             may_decide: As in `inbox`.
-            via: The way in that the answer has come by, for the audit.
+            via: The interface through which the answer came, for the audit.
 
         Raises:
-            NotFound: There is no such thread, it belongs to another tenant, or waits for nothing.
-            ArgumentError: The value does not say which interrupt it answers.
-            InvalidAnswer: It does not have the form of an answer.
+            NotFound: There is no such thread, another tenant has it, or it waits for nothing.
+            ArgumentError: The value does not name the interrupt that it answers.
+            InvalidAnswer: The value does not have the form of an answer.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
             DecisionForbidden: As in `decide`.
@@ -493,7 +491,7 @@ class Service(Operations):
             modes_of(stream)
         inbox = self.inbox(tenant, may_decide=may_decide)
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
-        # A digest names the wait as well as the call, so each is there once.
+        # A digest names the wait as well as the call, so it is unique.
         waits = {wait.digest: wait.id for wait in inbox.waits(thread=thread, limit=1000)}
         waiting_for = pending(self._backend.graph_of(thread, tenant), place)
         decisions = decisions_of(waiting_for, value)
@@ -509,9 +507,9 @@ class Service(Operations):
         """Standing approvals, the newest first.
 
         Args:
-            tenant: Only those of this tenant.
-            agent: Only those for this agent.
-            active: Only those that are neither revoked nor expired.
+            tenant: The tenant; None takes all.
+            agent: The agent; None takes all.
+            active: Whether revoked and expired approvals are left out.
         """
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return [*approvals.list(active=active, agent=agent)]
@@ -521,11 +519,11 @@ class Service(Operations):
 
         Args:
             approval: The id of the approval.
-            by: Who ends it, for the audit.
-            tenant: The tenant of the one who ends it.
+            by: Who ends the approval, for the audit.
+            tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such approval, or it belongs to another tenant.
+            NotFound: There is no such approval, or another tenant has it.
         """
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return self._backend.call(partial(approvals.revoke, approval, by))
@@ -536,15 +534,15 @@ class Service(Operations):
         """Assistants of a tenant: agents with settings, which clients create and run.
 
         Args:
-            tenant: Whose they are. Other tenants do not see them.
+            tenant: The tenant. Other tenants do not see them.
         """
         return Assistants(self._backend, tenant)
 
     def store(self, tenant: str = "") -> BaseStore:
-        """Store of a tenant, for what its agents keep across threads if they brought none.
+        """Store of a tenant, across threads, for agents without a store.
 
         Args:
-            tenant: Whose items they are. Other tenants do not see them.
+            tenant: The tenant. Other tenants do not see its items.
 
         >>> from tempfile import mkdtemp
         >>> store = Service(f"sqlite:///{mkdtemp()}/desk.db").store("acme")
@@ -555,10 +553,10 @@ class Service(Operations):
         return TenantStore(self._backend.database, tenant)
 
     def stranded(self, agent: str) -> Iterator[StrandedThread]:
-        """Threads of an agent that wait at a node which the agent does not have any more.
+        """Threads of an agent that wait at a node which the agent no longer has.
 
-        To be asked before an update, with the new code: `create_agent(..., moved=...)` carries
-        renamed middleware over.
+        Ask before an update, with the new code: `create_agent(..., moved=...)` maps renamed
+        middleware.
 
         Args:
             agent: The name of the agent.
@@ -582,11 +580,11 @@ class Service(Operations):
         """Submit a message at the times of a cron expression.
 
         Args:
-            name: The name of the schedule; one with this name is replaced.
+            name: The name of the schedule; a schedule of this name is replaced.
             cron: Such as "0 3 * * *": at three every night.
             agent: The agent.
-            message: What is submitted.
-            thread: The thread; None takes a new one each time.
+            message: The message.
+            thread: The thread; None takes a new thread each time.
             tenant: The tenant.
             timezone: Such as "Europe/Berlin"; None is UTC.
             **options: Other arguments of `submit`, as JSON; and `webhook`, a URL that gets the
@@ -606,7 +604,7 @@ class Service(Operations):
         """Crons of a tenant: schedules that clients create.
 
         Args:
-            tenant: Whose they are. Other tenants do not see them.
+            tenant: The tenant. Other tenants do not see them.
         """
         return Crons(self._backend, tenant)
 

@@ -76,18 +76,18 @@ class ServiceThreads:
         agent: str | None = None,
         exist_ok: bool = True,
     ) -> ThreadInfo:
-        """Create a thread before its first message; `Service.submit` does it by itself, too.
+        """Create a thread before its first message; `Service.submit` creates missing threads.
 
         Args:
-            thread: Its id; None for a new one.
-            metadata: What is noted about it, as JSON.
-            tenant: Whose it is.
-            agent: The agent that its state is for: `update_state` can write before a message comes.
-            exist_ok: Whether a thread that exists is returned as it is. Of several callers with
+            thread: The id; None for a new id.
+            metadata: Notes of the product, as JSON.
+            tenant: The tenant.
+            agent: The agent of the thread: `update_state` can write before a message comes.
+            exist_ok: Whether an existing thread is returned unchanged. Of several callers with
                 False at once, one creates the thread.
 
         Raises:
-            NotFound: The thread belongs to another tenant, or there is no such agent.
+            NotFound: Another tenant has the thread, or there is no such agent.
             AlreadyExists: The thread exists, and `exist_ok` is False.
         """
         name = thread or str(uuid4())
@@ -110,7 +110,7 @@ class ServiceThreads:
         """One thread.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
+            NotFound: There is no such thread, or another tenant has it.
         """
         query = select(threads).where(threads.c.thread_id == thread)
         with self._backend.database.read() as connection:
@@ -132,21 +132,21 @@ class ServiceThreads:
         limit: int = 50,
         offset: int = 0,
     ) -> list[ThreadInfo]:
-        """Threads, those that changed last first.
+        """Threads, the last changed first; a filter that is None takes all.
 
         Args:
-            tenant: Only those of this tenant.
-            ids: Only these.
-            status: Only those in this state, or in one of these.
-            agent: Only those of this agent.
-            metadata: Only those whose metadata contain this, as JSON: an object contains one with
-                some of its keys, and a list one with some of its items.
-            text: Only those whose title contains it, or whose id begins with it.
-            archived: Only those that are archived, or only those that are not; None takes all.
-            sort_by: What they are sorted by.
+            tenant: The tenant.
+            ids: The ids.
+            status: The status, or several.
+            agent: The agent.
+            metadata: JSON that the metadata contain: an object contains an object with some of its
+                keys, and a list contains a list with some of its items.
+            text: Part of the title, or beginning of the id.
+            archived: True for archived threads, False for the rest.
+            sort_by: The value that orders the threads.
             descending: Whether the highest value comes first.
             limit: The most to return.
-            offset: How many to leave out before them.
+            offset: Threads to skip before the first.
         """
         check_choice("sort_by", sort_by, get_args(ThreadSort))
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
@@ -170,7 +170,7 @@ class ServiceThreads:
         text: str | None = None,
         archived: bool | None = None,
     ) -> int:
-        """Count the threads that `search` finds with these arguments and no limit."""
+        """Count the threads of `search` without a limit."""
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
         check_json("metadata", metadata)
         with self._backend.database.read() as connection:
@@ -192,16 +192,15 @@ class ServiceThreads:
 
         Args:
             thread: The thread.
-            metadata: The keys and their values, as JSON; the others stay.
-            title: Its new title, with at most 200 characters; None keeps the one that it has.
-            archived: Whether it is archived, which its metadata say under the key `archived`. It
-                works as before; lists that people look at leave it out.
-            tenant: The tenant of the one who changes it.
-            agent: The agent of a thread that has none yet.
+            metadata: The keys and their values, as JSON; other keys stay.
+            title: The new title, with at most 200 characters; None keeps the present title.
+            archived: Whether the thread is archived: the key `archived` of the metadata. An
+                archived thread works as before; lists for people leave it out.
+            tenant: The tenant of the caller.
+            agent: The agent of a thread without an agent.
 
         Raises:
-            NotFound: There is no such thread, it belongs to another tenant, or there is no such
-                agent.
+            NotFound: There is no such thread, another tenant has it, or there is no such agent.
             ArgumentError: The thread has another agent, or the title is empty or too long.
 
         >>> from tempfile import mkdtemp
@@ -248,24 +247,24 @@ class ServiceThreads:
 
         Args:
             thread: The thread.
-            by: Who deletes it, for the audit, which keeps an entry.
-            tenant: The tenant of the one who deletes it.
+            by: Who deletes the thread, for the audit, which keeps an entry.
+            tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
+            NotFound: There is no such thread, or another tenant has it.
         """
         delete_thread(self._backend, thread, tenant, by)
 
     def copy(self, thread: str, *, by: str = "api", tenant: str | None = None) -> ThreadInfo:
-        """Copy a thread that no run works on, with its history and with what it waits for.
+        """Copy a thread on which no run works, with its history and its waits.
 
         Args:
             thread: The thread.
-            by: Who copies it, for the audit.
-            tenant: The tenant of the one who copies.
+            by: Who copies the thread, for the audit.
+            tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
+            NotFound: There is no such thread, or another tenant has it.
             ThreadBusy: A run works on the thread, or is queued for it.
         """
         return copy_thread(self._backend, thread, str(uuid4()), tenant, by)
@@ -280,19 +279,18 @@ class ServiceThreads:
         limit: int = 50,
         offset: int = 0,
     ) -> list[Run]:
-        """Runs, the newest first.
+        """Runs, the newest first; a filter that is None takes all.
 
         Args:
-            thread: Only those of this thread; None returns those of all threads.
-            tenant: Only those of this tenant.
-            agent: Only those of this agent.
-            status: Only those in one of these states, as `Run.status`. A run that is "held" is
-                found as "queued".
+            thread: The thread.
+            tenant: The tenant.
+            agent: The agent.
+            status: States, as `Run.status`. A run that is "held" counts as "queued".
             limit: The most to return.
-            offset: How many to leave out before them.
+            offset: Runs to skip before the first.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
+            NotFound: There is no such thread, or another tenant has it.
         """
         if thread is not None:
             self.get(thread, tenant=tenant)
@@ -311,7 +309,7 @@ class ServiceThreads:
         agent: str | None = None,
         status: Collection[str] | None = None,
     ) -> int:
-        """Count the runs that `runs` finds with these arguments and no limit."""
+        """Count the runs of `runs` without a limit."""
         query = select(func.count()).select_from(runs)
         query = query.where(*_run_filters(thread, tenant, agent, status))
         with self._backend.database.read() as connection:
@@ -328,19 +326,19 @@ class ServiceThreads:
         before: int | None = None,
         limit: int = 50,
     ) -> RunList:
-        """Runs of all threads with what each was asked and has cost, the newest first.
+        """Runs of all threads with their questions and costs, the newest first.
 
-        One search looks at 5,000 runs at most. If it has found fewer than `limit` among them,
-        `RunList.before` says where to look further.
+        One search looks at 5,000 runs at most. If fewer than `limit` of these match,
+        `RunList.before` says where to look further. A filter that is None takes all.
 
         Args:
-            tenant: Only those of this tenant.
-            agent: Only those of this agent.
-            status: Only those in one of these states, as `Run.status`.
-            since: Only those that were submitted since then, in seconds since 1970.
-            text: Only those whose question (its first 1,000 characters) or title of the thread
-                contains it, and those whose id, or that of the thread, begins with it.
-            before: The `before` of the list so far; None begins with the newest.
+            tenant: The tenant.
+            agent: The agent.
+            status: States, as `Run.status`.
+            since: The earliest time of submission, in seconds since 1970.
+            text: Part of the question (of its first 1,000 characters) or of the title of the
+                thread, or beginning of the id of the run or the thread.
+            before: The `before` of the list so far; None begins with the newest run.
             limit: The most to return.
 
         >>> from tempfile import mkdtemp
@@ -380,14 +378,14 @@ class ServiceThreads:
         return RunList(found, oldest if count == LOOK_BACK else None, is_full=False)
 
     def held(self, thread: str, *, tenant: str | None = None) -> list[HeldMessage]:
-        """Messages and forks that are held until the thread is decided about, in their order.
+        """Messages and forks that are held until the decision of the thread, in their order.
 
         Args:
             thread: The thread.
-            tenant: The tenant of the one who reads.
+            tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
+            NotFound: There is no such thread, or another tenant has it.
         """
         query = select(runs).where(
             runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
@@ -408,13 +406,13 @@ class ServiceThreads:
         return messages
 
     def last_words(self, ids: Collection[str], *, tenant: str | None = None) -> dict[str, str]:
-        """The last message that was submitted to each of some threads, as text, by their ids.
+        """The last message of some threads, as text, by the ids of the threads.
 
-        A thread without a message, or whose last run was submitted without one, is left out.
+        A thread is left out if its last run was submitted without a message.
 
         Args:
             ids: The threads.
-            tenant: Only threads of this tenant.
+            tenant: The tenant of the threads; None takes all.
         """
         if not ids:
             return {}
@@ -432,7 +430,7 @@ class ServiceThreads:
         """Usage of the model calls of all runs of a thread, as `RunInfo.usage`.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
+            NotFound: There is no such thread, or another tenant has it.
         """
         self.get(thread, tenant=tenant)
         of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
@@ -441,15 +439,15 @@ class ServiceThreads:
         return total(line for lines in usages for line in lines)
 
     def pulse(self, *, tenant: str | None = None) -> dict[str, Any]:
-        """A value that is another one once threads or waits have changed.
+        """A value that changes with threads and waits.
 
         Args:
-            tenant: Only threads of this tenant.
+            tenant: The tenant of the threads; None takes all.
 
         Returns:
-            When a thread has changed last ("threads"), the number of open waits ("waits"), of
-            entries of the audit ("audit"), which grows with each claim and decision, and of runs
-            ("runs"), which grows with each message, also with one that is held.
+            The time of the last change of a thread ("threads"), the number of open waits ("waits"),
+            of entries of the audit ("audit"), which grows with each claim and decision, and of runs
+            ("runs"), which grows with each message, also a held message.
         """
 
         def newest(value: Any, table: Table, *conditions: ColumnElement[bool]) -> Any:
@@ -480,14 +478,14 @@ class ServiceThreads:
         Args:
             thread: The thread.
             checkpoint: The id of a checkpoint; None takes the newest.
-            namespace: The place of an agent that is a node, as a task of the state has it.
-            subgraphs: Whether the tasks have the states of the agents that are nodes and wait. They
-                have the places of these states otherwise.
-            tenant: The tenant of the one who reads.
+            namespace: The checkpoint namespace of an agent inside, from a task of the state.
+            subgraphs: Whether the tasks have the states of agents inside that wait, in place of
+                their configs.
+            tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant, or its agent was
-                not added or has no such node.
+            NotFound: There is no such thread, another tenant has it, or its agent was not added or
+                has no such node.
         """
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
         if namespace:
@@ -517,9 +515,9 @@ class ServiceThreads:
 
         Args:
             thread: The thread.
-            before: The id of a checkpoint; only states before it.
+            before: The id of a checkpoint: later states are left out, and its own.
             limit: The most to return.
-            tenant: The tenant of the one who reads.
+            tenant: The tenant of the caller.
 
         Raises:
             NotFound: As in `state`.
@@ -536,18 +534,18 @@ class ServiceThreads:
     def branches(
         self, thread: str, *, tenant: str | None = None, limit: int = 50
     ) -> list[list[str]]:
-        """The branches of a thread, the newest first: the ids of their checkpoints, each end first.
+        """Branches of the history, the newest first: ids of checkpoints, the end of each first.
 
-        The thread goes on from the end of the first branch. A message with another checkpoint of
-        the thread begins a branch; `state` shows each of them.
+        The thread goes on from the end of the first branch. A message with another checkpoint
+        begins a branch. `state` shows each checkpoint.
 
         Args:
             thread: The thread.
-            tenant: The tenant of the one who reads.
+            tenant: The tenant of the caller.
             limit: The most to return.
 
         Raises:
-            NotFound: There is no such thread, or it belongs to another tenant.
+            NotFound: There is no such thread, or another tenant has it.
         """
         self.get(thread, tenant=tenant)
         names = CHECKPOINTS.c
@@ -578,17 +576,17 @@ class ServiceThreads:
         tenant: str | None = None,
         by: str = "api",
     ) -> RunnableConfig:
-        """Write to the state of a thread that no run works on, as the agent's `update_state` does.
+        """Write to the state of a thread on which no run works, like the agent's `update_state`.
 
-        Questions that the thread waits for are withdrawn; the inbox has those of the new state. If
-        the new state waits for nothing, as after `as_node="__end__"`, the run is cancelled.
+        Open waits of the thread are withdrawn; the inbox gets the waits of the new state. If the
+        new state has none, as after `as_node="__end__"`, the run is cancelled.
 
         Args:
             thread: The thread.
-            values: What is written.
-            as_node: The node it is written for; None takes the last one that has run.
-            checkpoint: The id of a checkpoint: the new state is based on it. None takes the newest.
-            tenant: The tenant of the one who writes.
+            values: The update.
+            as_node: The node that writes; None takes the last node that ran.
+            checkpoint: The checkpoint that the new state is based on; None takes the newest.
+            tenant: The tenant of the caller.
             by: Who writes, for the audit.
 
         Returns:
@@ -597,7 +595,7 @@ class ServiceThreads:
         Raises:
             NotFound: As in `state`.
             ThreadBusy: A run works on the thread, or is queued for it.
-            ArgumentError: The agent cannot write this, for example since the node is not known.
+            ArgumentError: The agent cannot write the update: a node is unknown, for example.
         """
         check_storable("values", values)
         written = StateUpdate(cast("dict[str, Any] | None", values), as_node)
@@ -613,15 +611,15 @@ class ServiceThreads:
         by: str = "api",
         public: bool = False,
     ) -> RunnableConfig:
-        """Write several states of a thread, as the agent's `bulk_update_state` does.
+        """Write several states of a thread, like the agent's `bulk_update_state`.
 
         Args:
             thread: The thread.
-            supersteps: What is written, in LangGraph's `StateUpdate`: a list for each state.
-            checkpoint: The id of a checkpoint: the first state is based on it.
-            tenant: The tenant of the one who writes.
+            supersteps: LangGraph's `StateUpdate`s: a list for each state.
+            checkpoint: The checkpoint that the first state is based on.
+            tenant: The tenant of the caller.
             by: Who writes, for the audit.
-            public: Whether only keys may be written that `state` shows, as by a client.
+            public: Whether keys that `state` does not show are refused, as for a client.
 
         Returns:
             The config of the last checkpoint.

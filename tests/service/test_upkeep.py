@@ -341,7 +341,7 @@ def test_an_effect_whose_outcome_is_unknown_is_asked_about(
             super().finish(effect, result)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent_factory.service.runner.SharedEffects", Dies)
+        patch.setattr("agent_factory.service.attempt.SharedEffects", Dies)
         run = service.submit("hotel", thread="t", message="Pay.")
         work(backend, run)
     assert deaths == []
