@@ -39,8 +39,6 @@ def client_settings(
     Tools that the agent leaves to its client are left out: a client lists all tools it can run.
 
     Args:
-        graph: The agent.
-        agent: The name of the agent.
         tools: The tools of the client, with `name`, `description` and `parameters`.
         choice: "required", or the name of the tool that the model has to call.
         response_format: The JSON schema of the answer.

@@ -98,8 +98,6 @@ def refusal_of(
     """Status and text of the response for an error. An error of the server is logged, and hidden.
 
     Args:
-        request: The request.
-        error: The error.
         words: Writes an error of the caller as text.
     """
     if isinstance(error, HTTPException):
@@ -139,12 +137,9 @@ def error_response(
     """An error, in the form of the clients of the path.
 
     Args:
-        request: The request.
-        status: The status of the response.
         text: The expectation, the fact, and the remedy.
         param: The wrong field, for clients of OpenAI's API.
         code: The kind of the error, for the same clients.
-        headers: Headers of the response.
     """
     # Starlette's path begins with the prefix under which the application is mounted.
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))

@@ -46,7 +46,6 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
     """Routes for the life, the readiness and the metrics of this process.
 
     Args:
-        service: The service of this process.
         metrics_token: Bearer token for the metrics. None lets only requests from this machine
             read them.
 

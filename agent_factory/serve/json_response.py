@@ -33,7 +33,6 @@ def page_response(rows: Sequence[object], total: int, offset: int) -> JsonRespon
     """A part of a list, with headers for the length of the list and the begin of the rest.
 
     Args:
-        rows: The part.
         total: The length of the whole list.
         offset: The begin of the part.
     """

@@ -74,7 +74,6 @@ def to_decisions(message: Message, waits: Sequence[Wait]) -> dict[str, Any]:
     waits.
 
     Args:
-        message: The message.
         waits: The waits of the task.
 
     Raises:

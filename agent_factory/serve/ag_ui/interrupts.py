@@ -23,7 +23,6 @@ def to_interrupt(
     """Return a wait of a thread as an interrupt of AG-UI.
 
     Args:
-        wait: The wait.
         calls: The ids of tool calls that the client knows.
         schema: The JSON schema of the call's arguments, if known.
     """

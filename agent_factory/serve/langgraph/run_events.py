@@ -22,10 +22,6 @@ class RunEvents:
     """Turns the parts of a stream into events of the agent, of nodes, models and tools.
 
     Runnables inside of a node and the inputs of models are not recorded.
-
-    Args:
-        run: The id of the run.
-        agent: The name of the agent.
     """
 
     def __init__(self, run: str, agent: str) -> None:

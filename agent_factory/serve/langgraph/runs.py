@@ -100,7 +100,6 @@ class Runs:
         """Begin a run with the settings of its assistant, or carry a command out.
 
         Args:
-            request: The request.
             thread: The thread; None for a new one.
             body: The body of the request.
 

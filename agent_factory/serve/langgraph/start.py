@@ -40,7 +40,6 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
     Args:
         exchange: The agent, the thread, and the principal.
         info: The thread; None if it does not exist.
-        body: The request.
 
     Raises:
         HTTPException: 422 if the body has nothing to do, or nothing for a thread that waits. 409 if
@@ -185,8 +184,6 @@ def checked_input(graph: Graph, agent: str, inputs: Mapping[str, object], *, wai
     """An input of an agent, without keys that its schema lacks.
 
     Args:
-        graph: The agent.
-        agent: The name of the agent.
         inputs: The input, or one message.
         waits: Whether the thread waits for an answer, which the input may be.
 

@@ -184,9 +184,6 @@ async def follow_thread(
     """The events of the runs of a thread, one after the other, until the client goes away.
 
     Args:
-        service: The service.
-        thread: The thread.
-        tenant: The tenant of the reader.
         after: The result of `last_event_id`. None begins with the present run, "-1" with the oldest
             of the newest 20 runs; of a run with a decision, only later events are shown.
     """
@@ -231,13 +228,7 @@ async def follow_thread(
 
 
 class ThreadJobs:
-    """Jobs of a thread: one for each message, and one for each decision.
-
-    Args:
-        service: The service.
-        thread: The thread.
-        tenant: The tenant of the reader.
-    """
+    """Jobs of a thread: one for each message, and one for each decision."""
 
     def __init__(self, service: Service, thread: str, tenant: str) -> None:
         self._service, self._thread, self._tenant = service, thread, tenant
@@ -301,7 +292,6 @@ def stream_response(
     """The stream of a run.
 
     Args:
-        run: The run.
         modes: As of `Events`.
         subgraphs: As of `Events`.
         after: The id of the last event that the client has seen.

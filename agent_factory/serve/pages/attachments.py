@@ -89,7 +89,6 @@ def message_of(form: FormData, text: str, kinds: Collection[str]) -> str | Human
 
     Args:
         form: The form, with a `data:` address for each file and its name.
-        text: The text.
         kinds: The kinds of files for the agent.
 
     Raises:

@@ -49,8 +49,6 @@ def chat_of(
     """The controls at the messages of a thread.
 
     Args:
-        service: The service.
-        info: The thread.
         messages: The messages on the page.
         entries: The same, as the page shows them.
         at: The checkpoint on the page; None for the newest.

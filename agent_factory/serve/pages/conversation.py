@@ -103,7 +103,6 @@ def entries_of(
     """Messages of a page: results and verdicts are at their calls.
 
     Args:
-        messages: The messages.
         verdicts: Decisions about calls, in words, by the ids of the calls.
     """
     entries: list[Entry] = []

@@ -9,11 +9,10 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
 
 from agent_factory.serve.body import json_value
 from agent_factory.serve.pages.history import id_of
-from agent_factory.serve.pages.rendering import Pages, is_partial, page, pretty
+from agent_factory.serve.pages.rendering import Pages, Values, pretty
 from agent_factory.service import ThreadInfo
 from agent_factory.types import Graph
 
@@ -54,11 +53,11 @@ class DeveloperPages(Pages):
     and write the same keys.
     """
 
-    def show(self, request: Request) -> Response:
+    def show(self, request: Request) -> Values:
         """`GET /studio/threads/{thread}/developer`: the state, and the nodes of the agent."""
         return self._page(request)
 
-    def write(self, request: Request) -> Response:
+    def write(self, request: Request) -> Values:
         """`POST /studio/threads/{thread}/state`: write the edited keys."""
         form, info = request.state.form, self._thread(request)
         state, agent = self._service.threads.state(info.id), self._service.agents[info.agent]
@@ -94,10 +93,10 @@ class DeveloperPages(Pages):
         keys: list[StateKey] | None = None,
         problem: str = "",
         note: str = "",
-    ) -> Response:
+    ) -> Values:
         info = self._thread(request)
         state, agent = self._service.threads.state(info.id), self._service.agents[info.agent]
-        context: dict[str, Any] = {
+        return {
             "thread": info,
             "keys": keys_of(agent, state.values) if keys is None else keys,
             # Without nodes of LangGraph, such as `__start__`.
@@ -108,8 +107,6 @@ class DeveloperPages(Pages):
             "problem": problem,
             "note": note,
         }
-        template = "developer.html" if is_partial(request) else "developer_page.html"
-        return page(request, template, **context)
 
 
 def schema_of(agent: Graph) -> Mapping[str, Any]:
@@ -141,8 +138,6 @@ def read_state(
 
     Args:
         schema: The JSON schema of the state.
-        keys: The keys.
-        form: The form.
     """
     values: dict[str, object] = {}
     for key in keys:

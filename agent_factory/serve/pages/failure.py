@@ -74,7 +74,6 @@ def failure_of(error: str, steps: Sequence[Step], nodes: Sequence[str]) -> Failu
 
     Args:
         error: The error of the run.
-        steps: The steps of the run.
         nodes: The failed nodes of the agent, if known.
 
     >>> failure_of("ConnectionError: no line", [], ["tools"]).where

@@ -77,7 +77,6 @@ def read_args(
     Args:
         schema: The JSON schema of the arguments.
         args: The arguments of the call.
-        form: The form.
 
     Raises:
         FormError: An argument does not fit the schema.

@@ -204,7 +204,6 @@ class ThreadHistory:
         """The checkpoint from which a message is written again, or answered again.
 
         Args:
-            message: The id of the message.
             at: The checkpoint at the end of the branch; None takes the newest.
             keeps: Whether the message stays: True takes the first checkpoint with the message, and
                 False the checkpoint before, which takes another input.
@@ -261,7 +260,6 @@ class ThreadHistory:
         """A part of the history, the newest first; the columns and the checkpoint at its end.
 
         Args:
-            wording: The words.
             before: The checkpoint at the end of the newer part; None begins with now.
             columns: The columns at the end of the newer part.
         """
@@ -403,7 +401,6 @@ def moments_of(
 
     Args:
         states: The states, the newest first.
-        wording: The words.
         waits: All waits of the thread.
         queue: Messages that no run has read.
         loaded: The states and the states before them, by the ids of their checkpoints.

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_factory.serve.pages.comparison import compare
 from agent_factory.serve.pages.history import ThreadHistory, id_of, messages_of, time_of
-from agent_factory.serve.pages.rendering import is_partial, page
+from agent_factory.serve.pages.rendering import Values, is_partial
 from agent_factory.serve.pages.studio import StudioPages
 from agent_factory.serve.pages.wording import Wording
 from agent_factory.serve.principal import LOCAL
@@ -22,14 +22,13 @@ from agent_factory.service import ThreadInfo
 class HistoryPages(StudioPages):
     """Answers requests about earlier moments of threads, and forks from them."""
 
-    def history(self, request: Request) -> Response:
+    def history(self, request: Request) -> Values:
         """`GET /studio/threads/{thread}/history`: the moments, and a comparison of two of them."""
         query, thread = request.query_params, self._thread(request)
-        context: dict[str, Any] = {"thread": thread, "moments": [], "at": query.get("at")}
+        context: Values = {"thread": thread, "moments": [], "at": query.get("at")}
         context |= {"more": None, "columns": "", "newest": "", "comparison": None, "ends": ()}
-        template = "history.html" if is_partial(request) else "history_page.html"
         if thread.agent not in self._service.agents:
-            return page(request, template, **context)
+            return context
         history = ThreadHistory(self._service, thread)
         # Without authentication, the reader is the author.
         wording = Wording(thread.agent, "you" if request.state.principal == LOCAL else "the user")
@@ -50,9 +49,9 @@ class HistoryPages(StudioPages):
                 (id_of(state), time_of(state), words.get(id_of(state), "")) for state in states
             ]
             context["chosen"] = [id for id, *_ in context["ends"]]
-        return page(request, template, **context)
+        return context
 
-    def regenerate(self, request: Request) -> Response:
+    def regenerate(self, request: Request) -> Values | Response:
         """`POST /studio/threads/{thread}/answers`: another version of an answer.
 
         With `whole`, the branch begins after the message of the user, else just before the answer.
@@ -64,7 +63,7 @@ class HistoryPages(StudioPages):
         self._fork(request, info, None, checkpoint)
         return self._answer(request, at)
 
-    def resend(self, request: Request) -> Response:
+    def resend(self, request: Request) -> Values | Response:
         """`POST /studio/threads/{thread}/versions`: another version of a message of the user."""
         form = request.state.form
         at, text = str(form.get("at", "")) or None, str(form.get("text", ""))
@@ -101,7 +100,7 @@ class HistoryPages(StudioPages):
             by=request.state.principal.name,
         )
 
-    def _answer(self, request: Request, at: str | None) -> Response:
+    def _answer(self, request: Request, at: str | None) -> Values | Response:
         place = f"/studio/threads/{request.path_params['thread']}"
         if not is_partial(request):
             return RedirectResponse(place, status_code=303)

@@ -23,7 +23,7 @@ from agent_factory.serve.pages.conversation import entries_of, in_one_line
 from agent_factory.serve.pages.forms import Field, FormError, has_args, read_args
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
-from agent_factory.serve.pages.rendering import Pages, is_partial, page
+from agent_factory.serve.pages.rendering import Pages, Values, is_partial
 from agent_factory.serve.pages.verdicts import AUDIT, deeds_of, verdicts
 from agent_factory.serve.pages.waits import (
     ShownWait,
@@ -50,30 +50,22 @@ BULK_DECISIONS = ("approve", "reject")
 class InboxPages(Pages):
     """Answers requests for pages about waits."""
 
-    def waits(self, request: Request) -> Response:
-        """`GET /inbox`: all waits."""
-        values = found_waits(self._service, request)
-        return page(request, "inbox.html", **values)
-
-    def rows(self, request: Request) -> Response:
-        """`GET /inbox/rows`: the list alone."""
-        values = found_waits(self._service, request)
-        return page(request, "wait_rows.html", **values)
+    def waits(self, request: Request) -> Values:
+        """`GET /inbox`: all waits; `GET /inbox/rows`: the list alone."""
+        return found_waits(self._service, request)
 
     async def events(self, request: Request) -> Response:
         """`GET /inbox/events`: says when waits have changed."""
         return changes(self._service, request.state.principal.tenant)
 
-    def wait(self, request: Request) -> Response:
+    def wait(self, request: Request) -> Values:
         """`GET /inbox/{wait}`: one wait, with evidence."""
         return self._page(request)
 
-    def held(self, request: Request) -> Response:
+    def held(self, request: Request) -> Values:
         """`GET /inbox/{wait}/held`: messages of the user since then."""
-
         wait = self._wait(request)
-        messages = held_with(self._service, wait)
-        return page(request, "held.html", held=messages, thread_id=wait.thread_id)
+        return {"held": held_with(self._service, wait), "thread_id": wait.thread_id}
 
     def _page(
         self,
@@ -83,7 +75,7 @@ class InboxPages(Pages):
         fields: list[Field] | None = None,
         problem: str = "",
         drafts: Mapping[str, str | None] | None = None,
-    ) -> Response:
+    ) -> Values:
         """The page of a wait, with the fault of a decision that was not made."""
         wait = self._wait(request)
         tenant = request.state.principal.tenant
@@ -100,30 +92,22 @@ class InboxPages(Pages):
         audit = self._service.inbox(tenant).audit(thread=wait.thread_id, limit=AUDIT)
         entries = entries_of(messages, verdicts(audit))
         held_messages = held_with(self._service, wait)
-        template = "wait_card.html" if is_partial(request) else "wait.html"
-        status = 200 if error is None else status_of(error)
-        return page(
-            request,
-            template,
-            status=status,
-            **{
-                "shown": shown_wait(
-                    self._service, wait, request, fields=fields, held=held_messages
-                ),
-                "problem": problem or str(error or ""),
-                "entered": drafts or {},  # a message, by the kind of the decision
-                "entries": entries[-EVIDENCE:],
-                "hidden": max(0, len(entries) - EVIDENCE),
-                "thread": self._service.threads.get(wait.thread_id, tenant=tenant),
-                "audit": deeds_of(self._service, audit[:20], tenant),
-                "picture": picture,
-                "now": now,
-            },
-        )
+        return {
+            "shown": shown_wait(self._service, wait, request, fields=fields, held=held_messages),
+            "problem": problem or str(error or ""),
+            "entered": drafts or {},  # a message, by the kind of the decision
+            "entries": entries[-EVIDENCE:],
+            "hidden": max(0, len(entries) - EVIDENCE),
+            "thread": self._service.threads.get(wait.thread_id, tenant=tenant),
+            "audit": deeds_of(self._service, audit[:20], tenant),
+            "picture": picture,
+            "now": now,
+            "status": 200 if error is None else status_of(error),
+        }
 
     # Decisions
 
-    def decide(self, request: Request) -> Response:
+    def decide(self, request: Request) -> Values | Response:
         """`POST /inbox/{wait}/decision`."""
         form, wait = request.state.form, self._wait(request)
         kind = str(form.get("decision", ""))
@@ -167,15 +151,15 @@ class InboxPages(Pages):
         # With 303, a reload of the page does not send the form again.
         return RedirectResponse(f"/inbox/{wait.id}", status_code=303)
 
-    def claim(self, request: Request) -> Response:
+    def claim(self, request: Request) -> Values | Response:
         """`POST /inbox/{wait}/claim`."""
         return self._claimed(request, "claim")
 
-    def release(self, request: Request) -> Response:
+    def release(self, request: Request) -> Values | Response:
         """`POST /inbox/{wait}/release`."""
         return self._claimed(request, "release")
 
-    def _claimed(self, request: Request, what: str) -> Response:
+    def _claimed(self, request: Request, what: str) -> Values | Response:
         principal, wait = request.state.principal, request.path_params["wait"]
         inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)
         getattr(inbox, what)(wait, by=principal.name)
@@ -183,7 +167,7 @@ class InboxPages(Pages):
             return self._page(request)
         return RedirectResponse(f"/inbox/{wait}", status_code=303)
 
-    def audit(self, request: Request) -> Response:
+    def audit(self, request: Request) -> Values:
         """`GET /inbox/audit`: the acts of people."""
         query, tenant = request.query_params, request.state.principal.tenant
         filters: Any = {name: query.get(name) or None for name in ("thread", "who")}
@@ -198,12 +182,11 @@ class InboxPages(Pages):
             self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
         )
         titles = {thread.id: thread.title for thread in threads}
-        values: Any = {"deeds": deeds, "titles": titles, "older": older, "before": before}
-        return page(request, "audit.html", **filters, **values)
+        return {**filters, "deeds": deeds, "titles": titles, "older": older, "before": before}
 
     # Several waits
 
-    def confirm(self, request: Request) -> Response:
+    def confirm(self, request: Request) -> Values:
         """`GET /inbox/decisions`: the chosen calls, before a decision."""
         kind = _bulk_kind(request.query_params.get("decision"))
         ids = request.query_params.getlist("wait")
@@ -211,16 +194,14 @@ class InboxPages(Pages):
         name = request.state.principal.name
         obstacles = [(wait, wait.obstacle(kind, name)) for wait in waits]
         calls = [wait for wait, obstacle in obstacles if not obstacle]
-        return page(
-            request,
-            "decisions.html",
-            kind=kind,
-            calls=calls,
-            others=[(wait, obstacle) for wait, obstacle in obstacles if obstacle],
-            counted=counted(wait.wait.tool for wait in calls),
-        )
+        return {
+            "kind": kind,
+            "calls": calls,
+            "others": [(wait, obstacle) for wait, obstacle in obstacles if obstacle],
+            "counted": counted(wait.wait.tool for wait in calls),
+        }
 
-    def decide_each(self, request: Request) -> Response:
+    def decide_each(self, request: Request) -> Values:
         """`POST /inbox/decisions`: decide about each alone, and report."""
         form = request.state.form
         kind = _bulk_kind(form.get("decision"))
@@ -239,8 +220,8 @@ class InboxPages(Pages):
                 results.append((item, str(error)))
             else:
                 results.append((item, ""))
-        values = found_waits(self._service, request)
-        return page(request, "inbox.html", report={"kind": kind, "results": results}, **values)
+        report = {"kind": kind, "results": results}
+        return {**found_waits(self._service, request), "report": report}
 
     def _chosen(self, request: Request, ids: list[str]) -> list[ShownWait]:
         if not ids:
@@ -251,20 +232,18 @@ class InboxPages(Pages):
 
     # Approvals
 
-    def approvals(self, request: Request) -> Response:
+    def approvals(self, request: Request) -> Values:
         """`GET /inbox/approvals`: standing approvals, and a way to end each."""
         tenant, inactive = request.state.principal.tenant, request.query_params.get("ended") == "1"
         approvals = self._service.approvals(tenant=tenant, active=not inactive)
         # An approval may be for all threads, or for a deleted thread.
         ids = {approval.thread for approval in approvals if approval.thread}
         threads = self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids) or 1)
-        return page(
-            request,
-            "approvals.html",
-            approvals=[(each, in_one_line(each.args), asdict(each)) for each in approvals],
-            titles={thread.id: thread.title for thread in threads},
-            ended=inactive,
-        )
+        return {
+            "approvals": [(each, in_one_line(each.args), asdict(each)) for each in approvals],
+            "titles": {thread.id: thread.title for thread in threads},
+            "ended": inactive,
+        }
 
     def revoke(self, request: Request) -> Response:
         """`POST /inbox/approvals/{approval}/revoke`."""
@@ -272,7 +251,7 @@ class InboxPages(Pages):
         self._service.revoke(approval, by=principal.name, tenant=principal.tenant)
         return RedirectResponse("/inbox/approvals", status_code=303)
 
-    def policy(self, request: Request) -> Response:
+    def policy(self, request: Request) -> Values:
         """`GET /studio/agents/{agent}/policy`: the rules for the calls of each tool."""
         name = request.path_params["agent"]
         if (agent := self._service.agents.get(name)) is None:
@@ -282,7 +261,7 @@ class InboxPages(Pages):
             plan = topology_of(agent)
             content = {"rows": policy_table(agent), "guards": plan.guards}
             content["undecided"] = undecided_calls(plan)
-        return page(request, "policy.html", name=name, **content)
+        return {**content, "name": name}
 
     def _wait(self, request: Request) -> Wait:
         tenant = request.state.principal.tenant

@@ -42,14 +42,7 @@ def changes(service: Service, tenant: str) -> EventSourceResponse:
 
 
 class ThreadEvents:
-    """Events of one thread, for its page.
-
-    Args:
-        service: The service.
-        thread: The thread.
-        tenant: The tenant.
-        picture: The picture of the agent.
-    """
+    """Events of one thread, for its page."""
 
     def __init__(self, service: Service, thread: str, tenant: str, picture: Picture | None) -> None:
         self._service, self._thread, self._tenant = service, thread, tenant

@@ -6,10 +6,11 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -25,7 +26,8 @@ from agent_factory.serve.security import csrf_token, read_form
 from agent_factory.service import Service, ThreadInfo
 from agent_factory.topology.render import html, palette
 
-Endpoint = Callable[[Request], Response]
+Values = dict[str, Any]
+Endpoint = Callable[[Request], Values | Response]
 
 _FOLDER = Path(str(files("agent_factory.serve.pages")))
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -76,17 +78,34 @@ class PageRoute(Route):
 
     Args:
         path: The path.
-        endpoint: A function that answers, in a thread, with the fields of a form in
-            `request.state.form`. An error becomes a page with a remedy.
+        endpoint: A function that runs in a thread, and returns the values of the template, or a
+            response; `status` is the status. The fields of a form are in `request.state.form`.
+            An error becomes a page with a remedy.
+        template: The template.
+        part: The template for a script that asks for a part of the page; None for the same.
         method: The method.
     """
 
-    def __init__(self, path: str, endpoint: Endpoint, method: str = "GET") -> None:
+    def __init__(
+        self,
+        path: str,
+        endpoint: Endpoint,
+        template: str = "",
+        part: str | None = None,
+        *,
+        method: str = "GET",
+    ) -> None:
+        def answer(request: Request) -> Response:
+            values = endpoint(request)
+            if isinstance(values, Response):
+                return values
+            return page(request, part if part and is_partial(request) else template, **values)
+
         async def serve(request: Request) -> Response:
             try:
                 if method == "POST":
                     request.state.form = await read_form(request)
-                return await run_in_threadpool(endpoint, request)
+                return await run_in_threadpool(answer, request)
             # Nobody reads a page: RequestGuard ends the request.
             except ClientDisconnect:
                 raise
@@ -100,6 +119,10 @@ class PageRoute(Route):
             return page(request, template, status=status, **context)
 
         super().__init__(path, serve, methods=[method])
+
+
+FormRoute = partial(PageRoute, method="POST")
+"""Route of a form."""
 
 
 class Pages:

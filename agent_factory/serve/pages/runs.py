@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,7 +13,7 @@ from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.failure import failure_of
 from agent_factory.serve.pages.history import AT_WORK
-from agent_factory.serve.pages.rendering import Pages, page
+from agent_factory.serve.pages.rendering import Pages, Values
 from agent_factory.serve.pages.timeline import Span, timeline_of
 from agent_factory.service import NotFound, Service
 
@@ -47,16 +46,8 @@ _WAITS = 200
 class RunPages(Pages):
     """Answers requests for pages about runs."""
 
-    def runs(self, request: Request) -> Response:
-        """`GET /studio/runs`: the list, with filters."""
-        return page(request, "runs.html", **self._list(request))
-
-    def rows(self, request: Request) -> Response:
-        """`GET /studio/runs/rows`: the list alone."""
-        return page(request, "run_rows.html", **self._list(request))
-
-    def _list(self, request: Request) -> dict[str, Any]:
-        """The runs for a request."""
+    def runs(self, request: Request) -> Values:
+        """`GET /studio/runs`: the list, with filters; `GET /studio/runs/rows`: the list alone."""
         query = request.query_params
         wanted = {name: query.get(name, "") for name in ("status", "agent", "text", "within")}
         for name, choices in (("status", STATUSES), ("within", TIMES)):
@@ -85,16 +76,8 @@ class RunPages(Pages):
             "now": time.time(),
         }
 
-    def run(self, request: Request) -> Response:
-        """`GET /studio/runs/{run}`: one run, with its timeline."""
-        return page(request, "run.html", **self._shown(request))
-
-    def parts(self, request: Request) -> Response:
-        """`GET /studio/runs/{run}/parts`: the changing parts of the page."""
-        return page(request, "run_parts.html", **self._shown(request))
-
-    def _shown(self, request: Request) -> dict[str, Any]:
-        """Values for the page of a run."""
+    def run(self, request: Request) -> Values:
+        """`GET /studio/runs/{run}`: one run; `GET /studio/runs/{run}/parts`: what changes."""
         tenant, now = request.state.principal.tenant, time.time()
         run = self._service.run(request.path_params["run"], tenant=tenant)
         summary, info = run.summary, self._service.threads.get(run.thread_id, tenant=tenant)
@@ -151,8 +134,6 @@ def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool)
     """Steps of an agent after a moment, from the times of its checkpoints.
 
     Args:
-        service: The service.
-        thread: The thread.
         since: The moment, in seconds since 1970.
         is_at_work: Whether the last step has not ended.
     """

@@ -33,7 +33,7 @@ from agent_factory.serve.pages.live import (
     version_of,
 )
 from agent_factory.serve.pages.picture import picture_of
-from agent_factory.serve.pages.rendering import Pages, is_partial, page
+from agent_factory.serve.pages.rendering import Pages, Values, is_partial
 from agent_factory.serve.pages.thread_rows import activity_of, thread_rows
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
@@ -57,22 +57,13 @@ class StudioPages(Pages):
 
     # Lists
 
-    def threads(self, request: Request) -> Response:
+    def threads(self, request: Request) -> Values:
         """`GET /studio`: the threads, and a form for a new one."""
-        return page(
-            request,
-            "studio.html",
-            agents=self._agents(),
-            agent=request.query_params.get("agent", ""),
-            **self._found(request),
-        )
+        agent = request.query_params.get("agent", "")
+        return {**self.rows(request), "agents": self._agents(), "agent": agent}
 
-    def rows(self, request: Request) -> Response:
+    def rows(self, request: Request) -> Values:
         """`GET /studio/threads`: a part of the list."""
-        return page(request, "thread_rows.html", **self._found(request))
-
-    def _found(self, request: Request) -> dict[str, Any]:
-        """The threads for a request."""
         query = request.query_params
         filters: Any = {name: query.get(name) or None for name in ("status", "agent", "text")}
         if filters["status"] not in (None, *STATUSES):
@@ -102,12 +93,12 @@ class StudioPages(Pages):
         """The media types of attachments for an agent."""
         return accepted_types(self._service.attachments(agent))
 
-    def agent(self, request: Request) -> Response:
+    def agent(self, request: Request) -> Values:
         """`GET /studio/agents/{agent}`: the plan, with the details of each part."""
         name = request.path_params["agent"]
         if (agent := self._service.agents.get(name)) is None:
             raise HTTPException(404, f"There is no agent {name!r}.")
-        return page(request, "agent.html", name=name, picture=picture_of(agent))
+        return {"name": name, "picture": picture_of(agent)}
 
     async def plan(self, request: Request) -> Response:
         """`GET /studio/agents/{agent}/plan.svg`: the plan as a picture."""
@@ -124,18 +115,17 @@ class StudioPages(Pages):
 
     # One thread
 
-    def thread(self, request: Request) -> Response:
+    def thread(self, request: Request) -> Values:
         """`GET /studio/threads/{thread}`: the conversation, the plan, the cost, the history."""
         thread = request.path_params["thread"]
-        listing = {**self._found(request), "open": thread}
-        return page(request, "thread.html", **listing, **self._shown(request))
+        return {**self.rows(request), "open": thread, **self._shown(request)}
 
-    def parts(self, request: Request) -> Response:
+    def parts(self, request: Request) -> Values:
         """`GET /studio/threads/{thread}/parts`: the changing parts, after a pause or an end."""
         only_head = request.query_params.get("only") == "head"
-        return page(request, "thread_parts.html", only_head=only_head, **self._shown(request))
+        return {**self._shown(request), "only_head": only_head}
 
-    def _shown(self, request: Request) -> dict[str, Any]:
+    def _shown(self, request: Request) -> Values:
         """Values for the page of a thread."""
         info, checkpoint = self._thread(request), request.query_params.get("at")
         agent = self._service.agents.get(info.agent)
@@ -188,17 +178,16 @@ class StudioPages(Pages):
             "agents": self._agents(),
         }
 
-    def held(self, request: Request) -> Response:
+    def held(self, request: Request) -> Values:
         """`GET /studio/threads/{thread}/held`: messages that wait for a decision, or for a run."""
         info = self._thread(request)
         queue = ThreadHistory(self._service, info).queue()
         messages = [message for message in queue if message.run != info.run]
-        return page(request, "held.html", held=messages, thread_id=info.id)
+        return {"held": messages, "thread_id": info.id}
 
-    def missing(self, request: Request) -> Response:
+    def missing(self, request: Request) -> Values:
         """`GET /studio/threads/{thread}/missing`: says if no worker is there for the run."""
-        missing = self._missing(self._thread(request))
-        return page(request, "missing.html", missing=missing)
+        return {"missing": self._missing(self._thread(request))}
 
     def _missing(self, info: ThreadInfo) -> str:
         """Name a lacking worker or decision, once the run has had the time to begin."""

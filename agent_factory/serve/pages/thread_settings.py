@@ -9,18 +9,18 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.pages.history import AT_WORK
-from agent_factory.serve.pages.rendering import Pages, page
+from agent_factory.serve.pages.rendering import Pages, Values
 from agent_factory.service import ThreadInfo
 
 
 class ThreadSettings(Pages):
     """Answers requests for pages that rename, archive and delete threads."""
 
-    def settings(self, request: Request) -> Response:
+    def settings(self, request: Request) -> Values:
         """`GET /studio/threads/{thread}/settings`: the settings."""
-        return page(request, "thread_settings.html", **_values(self._thread(request)))
+        return _values(self._thread(request))
 
-    def rename(self, request: Request) -> Response:
+    def rename(self, request: Request) -> Values | Response:
         """`POST /studio/threads/{thread}/rename`: another title."""
         title = str(request.state.form.get("title", ""))
         try:
@@ -28,8 +28,10 @@ class ThreadSettings(Pages):
         # The text stays in the field, next to its fault.
         except ArgumentError as error:
             info = self._thread(request)
-            values = _values(info, title=title, problem=f"The title {error.reason}")
-            return page(request, "thread_settings.html", status=422, **values)
+            return {
+                **_values(info, title=title, problem=f"The title {error.reason}"),
+                "status": 422,
+            }
         return _back_to(info)
 
     def archive(self, request: Request) -> Response:
@@ -37,11 +39,11 @@ class ThreadSettings(Pages):
         archived = request.state.form.get("archived") == "1"
         return _back_to(self._change(request, archived=archived))
 
-    def ask(self, request: Request) -> Response:
+    def ask(self, request: Request) -> Values:
         """`GET /studio/threads/{thread}/delete`: a question before the deletion."""
         info = self._thread(request)
         runs = self._service.threads.count_runs(info.id, tenant=info.tenant)
-        return page(request, "thread_delete.html", runs=runs, **_values(info))
+        return {**_values(info), "runs": runs}
 
     def delete(self, request: Request) -> Response:
         """`POST /studio/threads/{thread}/delete`: delete the thread, as the HTTP API does."""
@@ -54,7 +56,7 @@ class ThreadSettings(Pages):
         return self._service.threads.change(thread, tenant=tenant, **changes)
 
 
-def _values(info: ThreadInfo, *, title: str | None = None, problem: str = "") -> dict[str, Any]:
+def _values(info: ThreadInfo, *, title: str | None = None, problem: str = "") -> Values:
     """Values for the pages of a thread, with an entered title and its fault."""
     return {
         "thread": info,

@@ -165,9 +165,7 @@ def timeline_of(
     """The timeline of a run.
 
     Args:
-        run: The run.
         steps: The recorded steps.
-        waits: The waits.
         nodes: Later steps, from checkpoints.
         now: The time, in seconds since 1970.
     """

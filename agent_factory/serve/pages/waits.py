@@ -174,8 +174,6 @@ def shown_wait(
     """A wait as pages show it.
 
     Args:
-        service: The service.
-        wait: The wait.
         request: The request of the reader.
         fields: The fields as somebody has filled them in; None takes the arguments of the call.
         title: The first words of the user in the thread.
@@ -219,9 +217,7 @@ def decide(
     """Decide for the sender of a form.
 
     Args:
-        service: The service.
         request: The request with the form.
-        wait: The id of the wait.
         kind: The type of the decision.
         options: More for `Service.decide`.
     """
