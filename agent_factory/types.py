@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import reduce
@@ -463,9 +463,6 @@ class FunctionTool(StructuredTool):
 
 ValueT = TypeVar("ValueT")
 
-tool_guards: ContextVar[Any] = ContextVar("tool_guards", default=None)
-"""Guards of the agent whose tools run, with an `admit` as that of an agent; None without any."""
-
 
 class setting(Generic[ValueT]):
     """Context manager that sets a context variable for a block."""
@@ -482,3 +479,32 @@ class setting(Generic[ValueT]):
     def __exit__(self, *_: object) -> None:
         # Not by a token: a coroutine that is dropped may be closed in another context.
         self._variable.set(self._before)
+
+
+@dataclass(frozen=True, slots=True)
+class RunServices:
+    """Services that the host of a run provides to its agents, also to agents inside of tools.
+
+    Attributes:
+        effects: Recording of the effects of tools, of `effects_of_run` or of a recorded call.
+        approvals: Store of standing approvals, of `approvals_of_run`.
+        mailbox: Messages from outside of the saver, of `mailbox_of_run`.
+        jobs: Store of background jobs, of `jobs_of_run`.
+        guards: Guards of the agent whose tools run.
+    """
+
+    effects: Any = None
+    approvals: Any = None
+    mailbox: Any = None
+    jobs: Any = None
+    guards: Any = None
+
+
+# A context variable, because LangGraph copies the context into the threads and tasks it starts.
+run_services: ContextVar[RunServices] = ContextVar("run_services", default=RunServices())  # noqa: B039
+"""Services of the run in this context."""
+
+
+def providing(**services: object) -> setting[RunServices]:
+    """Return a context manager that provides some services to the runs in its block."""
+    return setting(run_services, replace(run_services.get(), **services))

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -18,7 +17,7 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.review.policy import Condition, Rule, check_condition, condition_text, holds
 from agent_factory.review.records import caller_of, digest, tool_digest
 from agent_factory.review.requests import Remember
-from agent_factory.types import setting
+from agent_factory.types import providing, run_services
 
 NAMESPACE = "approvals"
 """Namespace of a LangGraph store in which standing approvals are kept."""
@@ -254,9 +253,6 @@ def remember_error(remember: object, args: Mapping[str, object], longest: float)
     return None
 
 
-_store_of_run: ContextVar[ApprovalStore | None] = ContextVar("approvals_of_run", default=None)
-
-
 @contextmanager
 def approvals_of_run(store: ApprovalStore) -> Iterator[None]:
     """Keep the standing approvals of the agents that run within the block in a store.
@@ -271,14 +267,14 @@ def approvals_of_run(store: ApprovalStore) -> Iterator[None]:
     >>> with approvals_of_run(StoredApprovals(InMemoryStore(), scope=("acme", "desk"))):
     ...     pass  # agent.invoke(...)
     """
-    # A context variable, because LangGraph copies the context into the threads and tasks it starts.
-    with setting(_store_of_run, store):
+    with providing(approvals=store):
         yield
 
 
 def approval_store(store: BaseStore | None) -> ApprovalStore | None:
     """Return the store of `approvals_of_run` in this context, or else that of an agent."""
-    return _store_of_run.get() or (None if store is None else StoredApprovals(store))
+    of_run: ApprovalStore | None = run_services.get().approvals
+    return of_run or (None if store is None else StoredApprovals(store))
 
 
 def approvals(agent: object, *, active: bool = True) -> list[StandingApproval]:

@@ -73,7 +73,7 @@ from agent_factory.tools.tool_node import (
     with_state,
 )
 from agent_factory.topology.model import END, TOOLS
-from agent_factory.types import tool_guards
+from agent_factory.types import run_services
 from agent_factory.upstream import node_runnable, raise_late, read_keys, saver_of
 
 NAMESPACE_MARK = "|"
@@ -262,7 +262,9 @@ class ToolsNode(ToolNode):
         # copy the copy.
         _batch.set(batch)
         COUNTS.set({})
-        tool_guards.set(self._guards)
+        services = run_services.get()
+        if services.guards is not self._guards:
+            run_services.set(replace(services, guards=self._guards))
         return batch
 
     def _readable(self, input: Any, *, asynchronous: bool) -> tuple[object, list[ToolMessage]]:
@@ -377,7 +379,7 @@ def _compose(
             if isinstance(outcome, Exception):
                 raise outcome
             return repeat(outcome)
-        if (guards := tool_guards.get()) is not None:
+        if (guards := run_services.get().guards) is not None:
             request = guards.views.request(request)
         if new_names:
             messages = with_reviewers(request.state["messages"], new_names)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from langgraph.prebuilt import ToolRuntime
 
 from agent_factory import Flow
-from agent_factory.types import graph_namespace
+from agent_factory.types import graph_namespace, run_services
 
 OnUnknown = Literal["rerun", "ask", "fail"]
 """What happens if an earlier attempt of a call was started and its outcome is unknown."""
@@ -35,13 +34,15 @@ class Recording(NamedTuple):
     """Runtime of the innermost call around that is recorded."""
 
 
-recording_here: ContextVar[Recording | None] = ContextVar("effects_of_run", default=None)
-"""Recording that `effects_of_run` or a call has announced in this context."""
+def recording_here() -> Recording | None:
+    """Return the recording of `effects_of_run`, or of a call, in this context."""
+    recording: Recording | None = run_services.get().effects
+    return recording
 
 
 def leave_effect(runtime: ToolRuntime[Any, Any]) -> Callable[..., Flow[None]] | None:
     """Return a function that records the end of a call, for a job; None without a record."""
-    recording = recording_here.get()
+    recording = recording_here()
     effect = recording and recording.call
     if effect is None or _place(effect) != _place(runtime):
         return None

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -29,7 +28,7 @@ from langgraph.runtime import Runtime
 
 from agent_factory import Flow, Invoke, Sleep
 from agent_factory.middleware._shared.invocable import Called
-from agent_factory.types import graph_namespace, saver_of, setting, stores_at_exit
+from agent_factory.types import graph_namespace, providing, run_services, saver_of, stores_at_exit
 
 NAMESPACE: Final = "agent_factory:mailbox"
 
@@ -186,9 +185,6 @@ class RunMailbox(Protocol):
         """The waiting messages, in order, by the ids that the thread notes when it reads them."""
 
 
-_mailbox: ContextVar[RunMailbox | None] = ContextVar("mailbox_of_run", default=None)
-
-
 @contextmanager
 def mailbox_of_run(mailbox: RunMailbox) -> Iterator[None]:
     """Let the agent in the block read messages from a mailbox, as messages of `steer`.
@@ -220,7 +216,7 @@ def mailbox_of_run(mailbox: RunMailbox) -> Iterator[None]:
     >>> [message.text for message in result["messages"]]
     ['Hello', 'In English.', 'Yes.']
     """
-    with setting(_mailbox, mailbox):
+    with providing(mailbox=mailbox):
         yield
 
 
@@ -239,7 +235,8 @@ class Unseen:
 def unseen(state: Any, runtime: Runtime[Any] | ToolRuntime[Any, Any], *kinds: str) -> Flow[Unseen]:
     """Return the unread entries of some kinds for the agent of a hook or of a tool."""
     config = runtime.config if isinstance(runtime, ToolRuntime) else get_config()
-    ids, of_run = frozenset(state.get(STEERING_READ) or ()), _mailbox.get()
+    ids = frozenset(state.get(STEERING_READ) or ())
+    of_run: RunMailbox | None = run_services.get().mailbox
     thread = config.get("configurable", {}).get("thread_id")
     # An agent inside, or an agent of a tool on another thread, has another mailbox.
     if of_run is not None and not graph_namespace(config) and thread == of_run.thread:

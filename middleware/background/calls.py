@@ -29,7 +29,7 @@ from agent_factory.middleware._shared.invocable import Called
 from agent_factory.middleware._shared.mailbox import mailbox_of
 from agent_factory.middleware._shared.messages import caller_of, error_result
 from agent_factory.middleware._shared.transcript import shortened, to_json
-from agent_factory.types import graph_namespace, tool_guards
+from agent_factory.types import graph_namespace, run_services
 
 from .jobs import BackgroundJob, message_of, this_process
 from .repetition import stored_call
@@ -94,7 +94,7 @@ class _Start:
         # An agent inside of another agent, with the same thread, counts its jobs apart.
         place = (thread or self.owner, "|".join(graph_namespace(runtime.config)))
         target = mailbox_of(runtime.config) if store is None else store
-        work = Work(id, job, place, target, guards=tool_guards.get())
+        work = Work(id, job, place, target, guards=run_services.get().guards)
         attempt = attempt_of(work, self.tool, call, runtime.config, runtime, timeout)
         message = ToolMessage(_STARTED.format(id=id), name=asked["name"], tool_call_id=asked["id"])
         handle: Command[Any] = Command(update={"messages": [message], JOBS_KEY: {id: job}})

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Literal, Protocol
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
-from agent_factory.types import graph_namespace, setting
+from agent_factory.types import graph_namespace, providing, run_services
 
 from .jobs import BackgroundCall
 
@@ -63,9 +62,6 @@ class JobStore(Protocol):
         """Forget a job without sending the result; False if the job was not kept."""
 
 
-_store: ContextVar[JobStore | None] = ContextVar("jobs_of_run", default=None)
-
-
 @contextmanager
 def jobs_of_run(store: JobStore) -> Iterator[None]:
     """Let the agent in the block keep background jobs in a store.
@@ -115,13 +111,13 @@ def jobs_of_run(store: JobStore) -> Iterator[None]:
     ...     _ = ended.wait(10)
     Page 1 is rendered.
     """
-    with setting(_store, store):
+    with providing(jobs=store):
         yield
 
 
 def store_of(config: RunnableConfig) -> JobStore | None:
     """Return the store for the agent around a node, by the node's config; None without one."""
-    store = _store.get()
+    store: JobStore | None = run_services.get().jobs
     # An agent inside, or an agent of a tool on another thread, keeps its jobs itself.
     if store is None or graph_namespace(config):
         return None

@@ -13,10 +13,10 @@ from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from agent_factory import AgentFactoryError, Flow, Invoke, TurnError
-from agent_factory.middleware._shared.effects import Recording, recording_here
+from agent_factory.middleware._shared.effects import Recording
 from agent_factory.middleware._shared.errors import format_error
 from agent_factory.middleware._shared.invocable import Called
-from agent_factory.types import setting
+from agent_factory.types import providing
 
 _SERIALIZER = JsonPlusSerializer()
 _UNDO = "/undo"
@@ -148,7 +148,7 @@ def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]
     >>> with effects_of_run(InMemoryEffects(), run="order-17"):
     ...     pass  # agent.invoke(...)
     """
-    with setting(recording_here, Recording(store, run)):
+    with providing(effects=Recording(store, run)):
         yield
 
 

@@ -36,7 +36,7 @@ from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice
 from agent_factory.review.questions import Question
 from agent_factory.review.requests import ReviewConfig, ToolApprovalRequest
-from agent_factory.types import setting
+from agent_factory.types import providing
 
 from .effects import Effect, EffectError, EffectStore, check_released, dump, effects_of_run, stored
 from .keys import configurable_of, key_of, run_id
@@ -197,7 +197,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
         """Return the stored result, or run the tool and store its result."""
         call = request.tool_call
         policy = self.effects.get(call["name"], self.default)
-        recording = recording_here.get()
+        recording = recording_here()
         store = self.store or (recording and recording.store)
         thread = configurable_of(request).get("thread_id")
         run = (recording and recording.run) or run_id(thread, request.state)
@@ -225,7 +225,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
         fields = {"idempotency_key": effect.key, "on_unknown": policy, "end": end}
         # A subclass, by which tools and inner layers notice that the effect is recorded.
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
-        here = setting(recording_here, Recording(store, effect.run, runtime))
+        here = providing(effects=Recording(store, effect.run, runtime))
         try:
             with here, FailureRecorder() as recorder:
                 result = yield replace(request, runtime=runtime)

@@ -78,7 +78,7 @@ async def aundo_effects(once: OnceMiddleware, run_or_state: str | StateSnapshot)
 
 
 def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undone]:
-    recording = recording_here.get()
+    recording = recording_here()
     store = once.store or (recording and recording.store)
     if store is None:
         raise EffectError(
