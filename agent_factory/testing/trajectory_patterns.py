@@ -1,7 +1,6 @@
 """Patterns of trajectories, parsed into rules about steps.
 
-A rule becomes an automaton with a state for each named step. The automaton reads a run turn by
-turn, because the calls of a turn run in parallel and have no order.
+A run is read turn by turn, because the calls of a turn run in parallel and have no order.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import groupby
+from functools import lru_cache
+from itertools import compress, groupby
 from typing import Any, Final
 
 from agent_factory.decisions.log import Outcome
@@ -151,16 +151,24 @@ class StepPattern:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Parts of which each is over before the next begins, in an earlier turn: `a < b`."""
+    """Parts of which each is over before the next begins, in an earlier turn: `a < b`.
 
-    parts: Sequence[Node]
+    Args:
+        parts: The parts; None stands for a first part that is over.
+        new_turn: Whether the next part needs a later turn than a part that has begun.
+        has_begun: Whether a step of the first part was read.
+    """
+
+    parts: tuple[Node | None, ...]
+    new_turn: bool = True
+    has_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Parts with a choice: `a | b`."""
 
-    parts: Sequence[Node]
+    parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +181,67 @@ class Repeat:
 
 
 Node = StepPattern | Ordered | Choice | Repeat
-"""A part of a rule."""
+"""A part of a rule, or the rest of a rule after some steps."""
+
+
+NextStep = tuple["StepPattern", bool, "Node | None"]
+"""A possible next step, whether it needs a later turn, and the rest of the rule after it."""
+
+
+@lru_cache(maxsize=4096)
+def _next(node: Node | None) -> tuple[NextStep, ...]:
+    """The possible next steps of a part."""
+    return tuple(_derivatives(node))
+
+
+def _derivatives(node: Node | None) -> Iterator[NextStep]:
+    # Brzozowski's derivatives: the state of a match is the part of the rule that is left.
+    if isinstance(node, StepPattern):
+        yield node, False, None
+    elif isinstance(node, Choice):
+        for part in node.parts:
+            yield from _next(part)
+    elif isinstance(node, Repeat) and node.most != 0:
+        most = None if node.most is None else node.most - 1
+        again = () if most == 0 else (Repeat(node.part, max(node.least - 1, 0), most),)
+        for step, later, rest in _next(node.part):
+            yield step, later, _left(rest, again, new_turn=False)
+    elif isinstance(node, Ordered):
+        for index, member in enumerate(node.parts):
+            leaves_begun = node.new_turn and node.has_begun and index > 0
+            for step, later, rest in _next(member):
+                others = node.parts[index + 1 :]
+                yield step, later or leaves_begun, _left(rest, others, new_turn=node.new_turn)
+            if not _may_end(member):
+                break
+
+
+def _left(rest: Node | None, others: tuple[Node | None, ...], *, new_turn: bool) -> Node | None:
+    """The rest of a part that has begun, and the parts after it, in the shortest form."""
+    # Equal rests have to be equal values: a repetition would grow with each step.
+    if not others or (rest is None and not new_turn):
+        return others[0] if others else rest
+    return Ordered((rest, *others), new_turn, has_begun=True)
+
+
+def _may_end(node: Node | None) -> bool:
+    """Return True if a part may be left out, or is over."""
+    if isinstance(node, Ordered):
+        return all(map(_may_end, node.parts))
+    if isinstance(node, Choice):
+        return any(map(_may_end, node.parts))
+    if isinstance(node, Repeat):
+        return not node.least or _may_end(node.part)
+    return node is None
+
+
+def _size(node: Node | None) -> int:
+    """Number of named steps, with each repetition that is written as a number."""
+    if isinstance(node, Ordered | Choice):
+        return sum(map(_size, node.parts))
+    if isinstance(node, Repeat):
+        return _size(node.part) * (max(node.least, 1) if node.most is None else node.most)
+    return int(node is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,100 +253,30 @@ class Break:
     reason: str
 
 
-@dataclass(slots=True)
-class _Part:
-    """A part of an automaton: whether it may be empty, its first and its last states."""
-
-    nullable: bool
-    # Dicts and not sets, because errors list the steps in the order of the rule.
-    first: dict[int, None]
-    last: dict[int, None]
+# In a dict, the rests of a rule stay in the order of the rule.
+Rests = dict["Node | None", None]
 
 
 @dataclass(slots=True)
 class Rule:
-    """A rule of a pattern, as an automaton with a state for each named step.
-
-    `follow` has for each state the next states, each with whether the turn must have changed
-    in between. State 0 is the beginning.
-    """
+    """A rule of a pattern."""
 
     text: str
     tree: Node
     forbids: bool = False
     sees_all: bool = False
     atoms: list[StepPattern] = field(default_factory=list)  # each once
-    # The first state is the start, before any step.
-    states: list[StepPattern | None] = field(default_factory=lambda: [None])
-    follow: list[dict[int, bool]] = field(default_factory=lambda: [{}])
-    _final: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self.atoms = list(_atoms(self.tree))
-        if not self.forbids:
-            # Glushkov's construction: a state for each named step, no empty transitions.
-            whole = self._build(self.tree)
-            self.follow[0] = dict.fromkeys(whole.first, False)
-            self._final = frozenset([*whole.last, *([0] if whole.nullable else [])])
-
-    def _build(self, node: Node) -> _Part:
-        if isinstance(node, StepPattern):
-            self.states.append(node)
-            self.follow.append({})
-            if len(self.states) > MOST_STEPS:
-                raise PatternError(
-                    self.text,
-                    1,
-                    f"the rule is too large: with its repetitions it names more than {MOST_STEPS} "
-                    "steps.",
-                    "Write smaller numbers, or `*` or `+`.",
-                )
-            state = len(self.states) - 1
-            return _Part(False, {state: None}, {state: None})
-        if isinstance(node, Choice):
-            parts = [self._build(part) for part in node.parts]
-            return _Part(
-                any(part.nullable for part in parts),
-                {state: None for part in parts for state in part.first},
-                {state: None for part in parts for state in part.last},
+        if not self.forbids and _size(self.tree) >= MOST_STEPS:
+            raise PatternError(
+                self.text,
+                1,
+                f"the rule is too large: with its repetitions it names more than {MOST_STEPS} "
+                "steps.",
+                "Write smaller numbers, or `*` or `+`.",
             )
-        if isinstance(node, Ordered):
-            whole = self._build(node.parts[0])
-            for part in node.parts[1:]:
-                whole = self._joined(whole, self._build(part), new_turn=True)
-            return whole
-        # Each repetition has its own states; optional repetitions are nested, so that
-        # each is followed by the next only.
-        whole = _Part(True, {}, {})
-        copies = [self._build(node.part) for _ in range(node.least)]
-        if node.most is None:
-            copies = copies or [self._build(node.part)]
-            for state in copies[-1].last:
-                self._connect(state, copies[-1].first, new_turn=False)
-            if not node.least:
-                copies[-1].nullable = True
-        else:
-            for optional in [self._build(node.part) for _ in range(node.most - node.least)][::-1]:
-                whole = self._joined(optional, whole, new_turn=False)
-                whole.nullable = True
-        for repetition in copies[::-1]:
-            whole = self._joined(repetition, whole, new_turn=False)
-        return whole
-
-    def _joined(self, first: _Part, other: _Part, *, new_turn: bool) -> _Part:
-        for state in first.last:
-            self._connect(state, other.first, new_turn=new_turn)
-        return _Part(
-            first.nullable and other.nullable,
-            first.first | (other.first if first.nullable else {}),
-            other.last | (first.last if other.nullable else {}),
-        )
-
-    def _connect(self, state: int, others: Mapping[int, None], *, new_turn: bool) -> None:
-        followers = self.follow[state]
-        for other in others:
-            # Of two transitions to a state, the one without a new turn allows more.
-            followers[other] = new_turn and followers.get(other, True)
 
     def sees(self, step: TrajectoryStep) -> bool:
         """Return True for a named step; with `only`, for any call."""
@@ -294,59 +292,54 @@ class Rule:
                     return Break(self, index, f"{step.event}, which `{self.text}` forbids.")
             return None
         visible_steps = [index for index, step in enumerate(steps) if self.sees(step)]
-        states = {0}
+        rests: Rests = {self.tree: None}
         for _, turn in groupby(visible_steps, key=lambda index: steps[index].turn):
             calls = list(turn)
-            after, failed = self._read(states, [steps[index] for index in calls])
+            after, failed = self._read(rests, [steps[index] for index in calls])
             if failed is not None:
                 index = calls[failed.place]
                 return Break(self, index, self._why(steps, visible_steps, index, failed))
-            states = after
-        if states & self._final:
+            rests = after
+        if any(map(_may_end, rests)):
             return None
-        expected = self._expected(states)
+        expected = self._expected(rests)
         seen_any = f"after step {visible_steps[-1] + 1} " if visible_steps else ""
         return Break(self, None, f"the run ended, and `{self.text}` {seen_any}expects {expected}.")
 
-    def _read(
-        self, states: set[int], turn: Sequence[TrajectoryStep]
-    ) -> tuple[set[int], _Stuck | None]:
-        """The states after the steps of a turn, in any possible order."""
+    def _read(self, rests: Rests, turn: Sequence[TrajectoryStep]) -> tuple[Rests, _Stuck | None]:
+        """The rests of the rule after the steps of a turn, in any possible order."""
         # The calls of a turn run in parallel: their order in the message means nothing.
         # Steps with the same fitting parts of the rule are interchangeable, so they are counted.
         kinds: dict[tuple[bool, ...], list[int]] = {}
         for place, step in enumerate(turn):
             kinds.setdefault(tuple(atom.matches(step) for atom in self.atoms), []).append(place)
         groups = list(kinds.values())
-        fitting = [
-            {id(atom) for atom, fits in zip(self.atoms, kind, strict=True) if fits}
-            for kind in kinds
-        ]
-        layer = {(state, (0,) * len(groups)) for state in states}
+        fitting = [set(compress(self.atoms, kind)) for kind in kinds]
+        layer = dict.fromkeys((rest, (0,) * len(groups)) for rest in rests)
         for count in range(len(turn)):
-            next_layer = set()
-            for state, counts in layer:
-                for other, new_turn in self.follow[state].items():
+            next_layer: dict[tuple[Node | None, tuple[int, ...]], None] = {}
+            for rest, counts in layer:
+                for atom, needs_new_turn, left in _next(rest):
                     # A turn has begun, and `<` needs a later turn.
-                    if new_turn and count:
+                    if needs_new_turn and count:
                         continue
                     for group, fits in enumerate(fitting):
-                        if counts[group] < len(groups[group]) and id(self.states[other]) in fits:
+                        if counts[group] < len(groups[group]) and atom in fits:
                             more = (*counts[:group], counts[group] + 1, *counts[group + 1 :])
-                            next_layer.add((other, more))
+                            next_layer[left, more] = None
             if not next_layer:
                 # The order with the most steps shows the step without a fitting part.
                 place = max(
                     min(group[c] for group, c in zip(groups, counts, strict=True) if c < len(group))
                     for _, counts in layer
                 )
-                return set(), _Stuck(place, {state for state, _ in layer}, count)
+                return {}, _Stuck(place, dict.fromkeys(rest for rest, _ in layer), count)
             layer = next_layer
-        return {state for state, _ in layer}, None
+        return dict.fromkeys(rest for rest, _ in layer), None
 
-    def _expected(self, states: set[int]) -> str:
+    def _expected(self, rests: Rests) -> str:
         """The possible next steps, in the form of a pattern."""
-        texts = [a.text for s in sorted(states) for o in self.follow[s] if (a := self.states[o])]
+        texts = [step.text for rest in rests for step, _, _ in _next(rest)]
         return " or ".join(dict.fromkeys(texts)) or "nothing more"
 
     def _why(
@@ -359,17 +352,15 @@ class Rule:
         """Reason why the rule does not allow the step at an index."""
         step, rule = steps[index], f"`{self.text}`"
         fitting = [atom for atom in self.atoms if atom.matches(step)]
-        next_states = {o: turn for state in stuck.states for o, turn in self.follow[state].items()}
-        expected = [atom for state in sorted(next_states) if (atom := self.states[state])]
+        next_steps = [(step, later) for rest in stuck.rests for step, later, _ in _next(rest)]
+        expected = [step for step, _ in next_steps]
         atoms = [atom for atom in (expected if fitting else self.atoms) if atom.sees(step)]
         if not fitting and not atoms:
             return f"{step.event}, and {rule} allows no other calls."
         if problems := [f"{p}, not {a.text}" for a in atoms if (p := a.problem(step))]:
             unlike = "; ".join(dict.fromkeys(problems))
             return f"{step.event}, and {rule} does not match it: {unlike}."
-        if stuck.done and any(
-            turn and self.states[o] in fitting for o, turn in next_states.items()
-        ):
+        if stuck.done and any(later and step in fitting for step, later in next_steps):
             other = next(i for i in visible_steps if steps[i].turn == step.turn and i != index)
             return (
                 f"{step.event} in the same turn as {steps[other].name} (step {other + 1}), and `<` "
@@ -380,37 +371,31 @@ class Rule:
             most = self.tree.most if isinstance(self.tree, Repeat) else 1
             return f"{step.event}, and {rule} allows {most}, not {len(earlier) + 1}."
         # A step with a fitting part further on came too early; any other step does not belong here.
-        reachable, todo = set(next_states), list(next_states)
-        while todo:
-            new = self.follow[todo.pop()].keys() - reachable
-            reachable |= new
-            todo += new
-        if any(self.states[state] in fitting for state in reachable):
-            return (
-                f"{step.event} before {self._expected(stuck.states)}, which {rule} expects first."
-            )
+        if any(a in fitting for rest in stuck.rests for a in _atoms(rest, reachable=True)):
+            return f"{step.event} before {self._expected(stuck.rests)}, which {rule} expects first."
         after = f" after {steps[earlier[-1]].name} (step {earlier[-1] + 1})" if earlier else ""
-        return f"{step.event}{after}, where {rule} expects {self._expected(stuck.states)}."
+        return f"{step.event}{after}, where {rule} expects {self._expected(stuck.rests)}."
 
 
 @dataclass(frozen=True, slots=True)
 class _Stuck:
-    """First step of a turn without a fitting part: its index, and the steps before."""
+    """First step of a turn without a fitting part: its index, and the rests before it."""
 
     place: int
-    states: set[int]
+    rests: Rests
     done: int
 
 
-def _atoms(node: Node) -> Iterator[StepPattern]:
-    """Each named step of a part."""
+def _atoms(node: Node | None, *, reachable: bool = False) -> Iterator[StepPattern]:
+    """Each named step of a part; with `reachable`, without steps that are repeated 0 times."""
     if isinstance(node, StepPattern):
         yield node
     elif isinstance(node, Repeat):
-        yield from _atoms(node.part)
-    else:
+        if node.most != 0 or not reachable:
+            yield from _atoms(node.part, reachable=reachable)
+    elif node is not None:
         for part in node.parts:
-            yield from _atoms(part)
+            yield from _atoms(part, reachable=reachable)
 
 
 def parse(pattern: str) -> list[Rule]:
@@ -506,14 +491,14 @@ class _Parser:
         parts = [self.order()]
         while self.takes("|"):
             parts.append(self.order())
-        return parts[0] if len(parts) == 1 else Choice(parts)
+        return parts[0] if len(parts) == 1 else Choice(tuple(parts))
 
     def order(self) -> Node:
         """Steps between `<`."""
         parts = [self.repeated()]
         while self.takes("<"):
             parts.append(self.repeated())
-        return parts[0] if len(parts) == 1 else Ordered(parts)
+        return parts[0] if len(parts) == 1 else Ordered(tuple(parts))
 
     def repeated(self) -> Node:
         """A step or a group, with the number of repetitions."""
