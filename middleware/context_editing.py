@@ -55,8 +55,7 @@ class ContextEditingState(AgentState):
     """The state of an agent whose requests are edited.
 
     Attributes:
-            context_edits: The changes, by the name of the middleware. They are kept with the
-                thread.
+        context_edits: The changes, by the name of the middleware. They are kept with the thread.
     """
 
     context_edits: NotRequired[Annotated[dict[str, ContextEdits], or_, PrivateStateAttr]]
@@ -224,11 +223,10 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         name: Distinguishes several instances.
 
     Raises:
-            ValueError: `edits` is empty, `token_count_method` is unknown, or "model" with a
-                counter.
-            TypeError: An edit has no `apply`, or the counter is not a function; the state schema of
-                a subclass does not extend `ContextEditingState`. At run time: an edit returned
-                something else than messages.
+        ValueError: `edits` is empty, `token_count_method` is unknown, or "model" with a counter.
+        TypeError: An edit has no `apply`, or the counter is not a function; the state schema of a
+            subclass does not extend `ContextEditingState`. At run time: an edit returned something
+            else than messages.
 
     >>> middleware = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=30_000)])
     >>> middleware.edits[0].trigger

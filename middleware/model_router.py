@@ -190,8 +190,8 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         name: The name of this instance, if a stack has several; each stores its own choice.
 
     Raises:
-        ValueError: `choices` or a name is empty, a chat model is to choose without
-                    criteria, or `default` is not the name of a choice.
+        ValueError: `choices` or a name is empty, a chat model is to choose without criteria, or
+            `default` is not the name of a choice.
         TypeError: A choice is not a ModelChoice, or a model, its settings or the classifier have an
             unusable type.
 

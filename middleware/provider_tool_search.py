@@ -57,12 +57,12 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
     request has a search tool already (a dict whose type starts with "tool_search"), none is added.
 
     Args:
-            searchable_tools: The tools to defer, as names or BaseTool instances. None: the tools
-                with the mark, or all client tools if none has a mark.
+        searchable_tools: The tools to defer, as names or BaseTool instances. None: the tools with
+            the mark, or all client tools if none has a mark.
         provider: "anthropic" or "openai". None: derived from the class of the model, which is
             `ChatAnthropic`, `ChatOpenAI`, `AzureChatOpenAI` or a subclass, bound or not.
-            on_unsupported: The effect with a model of another provider. "warn": the request passes
-                unchanged, with one warning for each class of models. "error": the call raises
+        on_unsupported: The effect with a model of another provider. "warn": the request passes
+            unchanged, with one warning for each class of models. "error": the call raises
             TurnError.
         name: The name of this instance, if a stack has several.
 

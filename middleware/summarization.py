@@ -149,7 +149,7 @@ class SummarizationState(AgentState):
     """The state of an agent whose older messages are summarized.
 
     Attributes:
-            summaries: The last summary, by the name of the middleware, kept with the thread.
+        summaries: The last summary, by the name of the middleware, kept with the thread.
     """
 
     summaries: NotRequired[Annotated[dict[str, Summary], or_, PrivateStateAttr]]

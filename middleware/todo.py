@@ -107,8 +107,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
     Args:
         system_prompt: When to use the list; added at the end of the system prompt. An empty string
             adds nothing.
-            tool_description: The description of the tool for the model.
-            name: The name of this instance. An agent has one list, and needs one instance.
+        tool_description: The description of the tool for the model.
+        name: The name of this instance. An agent has one list, and needs one instance.
 
     Raises:
         TypeError: An argument is not a string.

@@ -217,11 +217,11 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         tool_name: The tool of the limit; None for all tools together.
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
         run_limit: The most calls in a run, which begins as in `ModelCallLimitMiddleware`.
-            exit_behavior: The effect of a call over the limit. The call never runs, and the model
-                reads an error as its result. After the other calls of its turn have run, "continue"
-                continues the run; "answer" calls the model once more, without tools, for an answer
-                from the work so far; "end" ends the run with a message with the numbers; "error"
-                raises ToolCallLimitExceededError.
+        exit_behavior: The effect of a call over the limit. The call never runs, and the model reads
+            an error as its result. After the other calls of its turn have run, "continue" continues
+            the run; "answer" calls the model once more, without tools, for an answer from the work
+            so far; "end" ends the run with a message with the numbers; "error" raises
+            ToolCallLimitExceededError.
         name: Distinguishes several instances; default: the class, with the tool if there is one.
             Instances share their counts, and count each call once.
 

@@ -65,9 +65,9 @@ class LLMToolEmulator(AgentMiddleware[AgentState, Any]):
     Args:
         tools: The tools to emulate, as names or BaseTool instances. None: all tools. An empty
             list: none, which turns the emulation off.
-            model: The inventing model, or "provider:name". None: the model of the call, which this
-                middleware records. A run that is resumed in another process has not asked a model
-                yet: if calls are reviewed or interrupted before they run, pass a model.
+        model: The inventing model, or "provider:name". None: the model of the call, which this
+            middleware records. A run that is resumed in another process has not asked a model yet:
+            if calls are reviewed or interrupted before they run, pass a model.
         name: The name of this instance, if a stack has several.
 
     Raises:

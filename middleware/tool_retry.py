@@ -55,21 +55,21 @@ class ToolRetryMiddleware(RetryMiddleware):
         max_retries: As in `ModelRetryMiddleware`.
         tools: The tools whose calls are retried, as names or BaseTool instances; None: all.
         retry_on: As in `ModelRetryMiddleware`.
-            on_failure: The result of the last failure. "continue": the model receives a result with
-                status "error", with the failure and the number of attempts. "error": the exception
-                is raised, with a note of the attempts, and is handled as without this layer. A
-                function of the exception: the model receives the function's text.
+        on_failure: The result of the last failure. "continue": the model receives a result with
+            status "error", with the failure and the number of attempts. "error": the exception is
+            raised, with a note of the attempts, and is handled as without this layer. A function of
+            the exception: the model receives the function's text.
         backoff_factor: As in `ModelRetryMiddleware`.
         initial_delay: The first wait in seconds.
-            max_delay: The longest wait in seconds, jitter included. A wait is at least as long as
-                the server's `Retry-After`. If the server asks for more than `max_delay`, the call
-                is not made again.
+        max_delay: The longest wait in seconds, jitter included. A wait is at least as long as the
+            server's `Retry-After`. If the server asks for more than `max_delay`, the call is not
+            made again.
         jitter: As in `ModelRetryMiddleware`.
         idempotent_tools: The tools that may run twice with the same arguments, as names or BaseTool
             instances. Their calls are also repeated after a timeout.
-            timeout: The longest time of an attempt, in seconds; None for no limit. Then
-                `TimeoutError` is raised. An async tool is cancelled. A sync tool cannot be stopped:
-                it runs on in its thread, and its result is dropped.
+        timeout: The longest time of an attempt, in seconds; None for no limit. Then `TimeoutError`
+            is raised. An async tool is cancelled. A sync tool cannot be stopped: it runs on in its
+            thread, and its result is dropped.
         name: The name of this instance, if a stack has several.
 
     Raises:

@@ -112,18 +112,17 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     inside (after) layers that change the tools or hide parts of the messages.
 
     Args:
-            model: The choosing model, or "provider:name". None: the model of the request.
-            system_prompt: The prompt of the choosing model. The tools and the limit are appended.
-            max_tools: The most tools to choose, at least 1. None: no limit.
-            always_include: Names of tools that are always offered.
-            max_retries: Further requests, with the problem, for an answer that is not a list of
-                names, or names unknown tools only. Of other answers the known tools are offered,
-                the first `max_tools` of them.
-            on_parsing_failure: The effect of the last invalid answer. "all" offers all tools;
-                "none" offers only the tools that are always offered; a list offers the named tools;
-                a function receives the last answer, as parsed, or the model's message if nothing
-                could be parsed, and returns such a list; "error" raises ToolSelectionError, which
-                ends the run.
+        model: The choosing model, or "provider:name". None: the model of the request.
+        system_prompt: The prompt of the choosing model. The tools and the limit are appended.
+        max_tools: The most tools to choose, at least 1. None: no limit.
+        always_include: Names of tools that are always offered.
+        max_retries: Further requests, with the problem, for an answer that is not a list of names,
+            or names unknown tools only. Of other answers the known tools are offered, the first
+            `max_tools` of them.
+        on_parsing_failure: The effect of the last invalid answer. "all" offers all tools; "none"
+            offers only the tools that are always offered; a list offers the named tools; a function
+            receives the last answer, as parsed, or the model's message if nothing could be parsed,
+            and returns such a list; "error" raises ToolSelectionError, which ends the run.
         name: The name of this instance, if a stack has several.
 
     Raises:

@@ -167,49 +167,47 @@ def create_agent(
         system_prompt: The system message of every model call.
         middleware: The stack of middleware; the first is the outermost.
         response_format: A schema or a strategy; the answer arrives in `structured_response`.
-            state_schema: A TypedDict that extends AgentState with more keys. Where schemas of
-                middleware disagree about a key of this schema, this schema decides.
-            context_schema: The type of `context`, the data of one run (a user's id, for example).
-            checkpointer: Stores threads. Reviews, and limits for a thread, need a checkpointer.
+        state_schema: A TypedDict that extends AgentState with more keys. Where schemas of
+            middleware disagree about a key of this schema, this schema decides.
+        context_schema: The type of `context`, the data of one run (a user's id, for example).
+        checkpointer: Stores threads. Reviews, and limits for a thread, need a checkpointer.
         store: Stores data across threads.
         interrupt_before: Nodes before which a run pauses, or "*" for all.
         interrupt_after: Nodes after which a run pauses, or "*" for all.
         debug: Log every step.
-            name: The agent's name, in its messages, and in the metadata of its runs as
-                `lc_agent_name`.
-            cache: Stores results of nodes with a cache policy.
-            transformers: Stream transformers; the transformers of every agent (`tool_calls`,
-                `subagents`) and of the middleware come before these.
-            node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
-            handle_tool_errors: The reaction to the failure of a tool, in the forms of ToolNode. By
-                default, the model gets an error as the result of a call with invalid arguments, and
-                a tool that raises ends the run. True reports every error to the model, and the run
-                continues.
+        name: The agent's name, in its messages, and in the metadata of its runs as `lc_agent_name`.
+        cache: Stores results of nodes with a cache policy.
+        transformers: Stream transformers; the transformers of every agent (`tool_calls`,
+            `subagents`) and of the middleware come before these.
+        node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
+        handle_tool_errors: The reaction to the failure of a tool, in the forms of ToolNode. By
+            default, the model gets an error as the result of a call with invalid arguments, and a
+            tool that raises ends the run. True reports every error to the model, and the run
+            continues.
         sequential_tool_calls: Run the calls of a turn one after the other, in the order of the
-                    message. By default calls run side by side, except calls that `touches` keeps in
-                    order.
+            message. By default calls run side by side, except calls that `touches` keeps in order.
         strict: Raise warnings of the build as errors.
         ignore: Codes of warnings to suppress, such as ["AF204"]. docs/checks.md lists them.
-            decisions: Records the decisions of hooks, layers and routes. True sends custom stream
-                events, a function gets each `Decision`, and a list or a `DecisionLog` holds several
-                functions.
-            checkpoints: The messages in a checkpoint: "full", all messages, or "delta", the
-                messages since the checkpoint before. "auto" is "delta" with savers that support it,
-                such as the savers in memory, for SQLite and for Postgres, and "full" with others.
-                See docs/checkpoints.md.
-            fused: How many hooks share a step, which makes runs with many middleware several times
-                faster. True stores the writes of hooks before the model before the model is called,
-                and the model's answer before the hooks after the model run. "turn" stores a whole
-                turn of the model at once. False gives each hook its own step and checkpoint. See
-                docs/performance.md.
-            moved: The names of middleware when threads were stored, each with the current name:
-                {"OldName": "NewName"}. Threads that wait at a hook of the old name go on, and data
-                stored by the old name are found. See docs/howto/changing_stacks.md.
+        decisions: Records the decisions of hooks, layers and routes. True sends custom stream
+            events, a function gets each `Decision`, and a list or a `DecisionLog` holds several
+            functions.
+        checkpoints: The messages in a checkpoint: "full", all messages, or "delta", the messages
+            since the checkpoint before. "auto" is "delta" with savers that support it, such as the
+            savers in memory, for SQLite and for Postgres, and "full" with others. See
+            docs/checkpoints.md.
+        fused: How many hooks share a step, which makes runs with many middleware several times
+            faster. True stores the writes of hooks before the model before the model is called, and
+            the model's answer before the hooks after the model run. "turn" stores a whole turn of
+            the model at once. False gives each hook its own step and checkpoint. See
+            docs/performance.md.
+        moved: The names of middleware when threads were stored, each with the current name:
+            {"OldName": "NewName"}. Threads that wait at a hook of the old name go on, and data
+            stored by the old name are found. See docs/howto/changing_stacks.md.
         guarantees: Sentences that must hold on every path, such as "tool refund passes
             HumanInTheLoopMiddleware". See docs/guarantees.md.
 
     Returns:
-            A compiled LangGraph graph: invoke, stream and inspect it like any other graph.
+        A compiled LangGraph graph: invoke, stream and inspect it like any other graph.
 
     Raises:
         SpecError: The agent cannot be built; with several mistakes, `.errors` holds each of them.
@@ -373,10 +371,10 @@ def topology_of(agent: Graph, *, settings: bool = False) -> Topology:
     """Return the plan of an agent.
 
     Args:
-            agent: An agent from `create_agent`.
-            settings: Add the settings of the middleware to the plan: each parameter of a
-                constructor with a public attribute of its name. Values named like secrets, and
-                values without a plain form, are shown by their type.
+        agent: An agent from `create_agent`.
+        settings: Add the settings of the middleware to the plan: each parameter of a constructor
+            with a public attribute of its name. Values named like secrets, and values without a
+            plain form, are shown by their type.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -396,7 +394,7 @@ def middleware_of(
     """Return the middleware of an agent, in order.
 
     Args:
-            agent: An agent from `create_agent`.
+        agent: An agent from `create_agent`.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -414,7 +412,7 @@ def tools_of(agent: Graph) -> dict[str, BaseTool]:
     """Return the tools that an agent runs, by name, with the tools of its middleware.
 
     Args:
-            agent: An agent from `create_agent`.
+        agent: An agent from `create_agent`.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -476,8 +474,8 @@ def with_decisions(agent: Graph, decisions: object = True) -> Graph:
     """Return a copy of an agent that also records its decisions.
 
     Args:
-            agent: An agent from `create_agent`.
-            decisions: The sinks, as `create_agent` takes them. Sinks of the agent stay.
+        agent: An agent from `create_agent`.
+        decisions: The sinks, as `create_agent` takes them. Sinks of the agent stay.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`, or a sink cannot be called.
@@ -501,12 +499,11 @@ def with_model(agent: Graph, model: str | BaseChatModel) -> Graph:
     Models of its middleware stay.
 
     Args:
-            agent: An agent from `create_agent`.
+        agent: An agent from `create_agent`.
         model: The model, as `create_agent` takes it.
 
     Raises:
-            ArgumentError: The graph was not built by `create_agent`, or the model is not a chat
-                model.
+        ArgumentError: The graph was not built by `create_agent`, or the model is not a chat model.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> agent = create_agent(ScriptedChatModel(["Hi."]))

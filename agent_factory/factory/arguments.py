@@ -252,7 +252,7 @@ def chat_model_of(model: object) -> object:
     """Return the chat model of an argument `model`.
 
     Raises:
-            ArgumentError: The argument is not a chat model.
+        ArgumentError: The argument is not a chat model.
     """
     if isinstance(model, str):
         return init_model(model)

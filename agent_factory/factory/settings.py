@@ -65,7 +65,7 @@ def pauses_of(nodes: Mapping[str, Any]) -> tuple[Setting, ...]:
     """The pauses of an agent as settings, so that a snapshot shows a missing pause.
 
     Args:
-            nodes: The arguments with names of nodes.
+        nodes: The arguments with names of nodes.
     """
     return tuple(
         Setting("agent", name, repr(names if names == "*" else sorted(names)), guards=True)

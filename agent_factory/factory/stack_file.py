@@ -98,9 +98,9 @@ def load_stack(
             of a setting.
 
     Raises:
-            ArgumentError: The file is not a stack; a key is unknown; an entry names a class that is
-                missing or is not a middleware, a setting or a name that the class does not take, or
-                code that is not passed; or `code` has a key that the file does not name.
+        ArgumentError: The file is not a stack; a key is unknown; an entry names a class that is
+            missing or is not a middleware, a setting or a name that the class does not take, or
+            code that is not passed; or `code` has a key that the file does not name.
         FileNotFoundError: The file does not exist.
 
     >>> load_stack('format = "agent_factory.stack"\\nversion = 1')

@@ -68,41 +68,39 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     after hooks in reverse.
 
     Args:
-            name: Name of this instance, if a stack has several of a class. Default: the class name.
-                A subclass with its own `__init__` need not call `super().__init__`.
+        name: Name of this instance, if a stack has several of a class. Default: the class name. A
+            subclass with its own `__init__` need not call `super().__init__`.
 
     Attributes:
-            state_schema: TypedDict that extends AgentState with the keys of this middleware.
-            tools: Tools to add to the agent.
-            trace_policy: Contents of the middleware's spans; None means the process-wide default.
-            transformers: Stream transformers to add to the agent.
-            ordering: Position in a stack; checked when an agent is built.
-            expected_tools: Names or patterns of tools for which the middleware is configured. A
-                build fails if a name is nearly the name of a tool (AF124), and warns of a missing
-                tool (AF210).
-            guards: Decisions about tool calls before they run, as `ToolGuard`s. The plan shows the
-                decisions, and a build checks that no call bypasses them.
-            guard_settings: Names of settings that keep data out, let calls run or limit them, such
-                as the strategy of a redaction; "policy.judge" names an attribute of an attribute.
-                Each plan holds these settings, and further settings on request.
-            limits: The most that a run, a thread or a ledger may use, as `UsageLimit`s.
-            most_attempts: Most calls inward of its layers for one call, such as for retries. The
-                bounds of a plan multiply by this number.
-            counts_attempts: Whether its layers run inside of all others, wherever the middleware
-                stands in the list: for a limit, since a layer further out may call inward several
-                times.
-            needs_checkpointer: Whether the middleware depends on state between the runs of a
-                thread.
-            unused: Names of hooks, layers and flows of this class that do nothing as configured.
-                The plan leaves them out, because each node costs a step in every run. A class that
-                sets `unused` in `__init__` has `unused = ()` in its body: then a method that a
-                subclass overrides is used all the same.
-            keyed_by_name: Keys of the state with a dict in which each middleware has an entry under
-                its name, merged by a function. After `create_agent(moved=...)`, an entry under a
-                former name is found under the current name.
-            message_guard: Filter of the messages of the agent, and of all output that shows them.
-            kept_flows: Names of flows that a wrap of a subclass does not replace: the flow runs
-                outside of the wrap. For a class that must not lose its layer, such as a limit.
+        state_schema: TypedDict that extends AgentState with the keys of this middleware.
+        tools: Tools to add to the agent.
+        trace_policy: Contents of the middleware's spans; None means the process-wide default.
+        transformers: Stream transformers to add to the agent.
+        ordering: Position in a stack; checked when an agent is built.
+        expected_tools: Names or patterns of tools for which the middleware is configured. A build
+            fails if a name is nearly the name of a tool (AF124), and warns of a missing tool
+            (AF210).
+        guards: Decisions about tool calls before they run, as `ToolGuard`s. The plan shows the
+            decisions, and a build checks that no call bypasses them.
+        guard_settings: Names of settings that keep data out, let calls run or limit them, such as
+            the strategy of a redaction; "policy.judge" names an attribute of an attribute. Each
+            plan holds these settings, and further settings on request.
+        limits: The most that a run, a thread or a ledger may use, as `UsageLimit`s.
+        most_attempts: Most calls inward of its layers for one call, such as for retries. The bounds
+            of a plan multiply by this number.
+        counts_attempts: Whether its layers run inside of all others, wherever the middleware stands
+            in the list: for a limit, since a layer further out may call inward several times.
+        needs_checkpointer: Whether the middleware depends on state between the runs of a thread.
+        unused: Names of hooks, layers and flows of this class that do nothing as configured. The
+            plan leaves them out, because each node costs a step in every run. A class that sets
+            `unused` in `__init__` has `unused = ()` in its body: then a method that a subclass
+            overrides is used all the same.
+        keyed_by_name: Keys of the state with a dict in which each middleware has an entry under its
+            name, merged by a function. After `create_agent(moved=...)`, an entry under a former
+            name is found under the current name.
+        message_guard: Filter of the messages of the agent, and of all output that shows them.
+        kept_flows: Names of flows that a wrap of a subclass does not replace: the flow runs outside
+            of the wrap. For a class that must not lose its layer, such as a limit.
 
     >>> class Greeter(AgentMiddleware):
     ...     def before_model(self, state, runtime):
@@ -182,7 +180,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         """Return the update of the state by which a fork of a thread has all counts.
 
         Args:
-                before: The values at the checkpoint from which the run begins.
+            before: The values at the checkpoint from which the run begins.
             now: The values at the end of the thread.
         """
         return {}
@@ -379,8 +377,8 @@ def hook_config(
         can_jump_to: Any of "tools", "model" and "end".
 
     Raises:
-            ArgumentError: `can_jump_to` is given without its name, or the decorated object is not a
-                function.
+        ArgumentError: `can_jump_to` is given without its name, or the decorated object is not a
+            function.
 
     >>> class Stopper(AgentMiddleware):
     ...     @hook_config(can_jump_to=["end"])

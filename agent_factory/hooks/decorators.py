@@ -224,8 +224,8 @@ class HookDecorator(_MiddlewareDecorator):
             func: The function.
             state_schema: TypedDict that extends AgentState with the keys the function uses.
             tools: Tools to add to the agent.
-                can_jump_to: Targets of the function's jumps: "tools", "model" or "end".
-                name: Name of the middleware; by default the name of the function.
+            can_jump_to: Targets of the function's jumps: "tools", "model" or "end".
+            name: Name of the middleware; by default the name of the function.
         """
         return self._decorate(
             func, state_schema=state_schema, tools=tools, can_jump_to=can_jump_to, name=name
@@ -273,7 +273,7 @@ class ModelLayerDecorator(_MiddlewareDecorator):
             func: The function.
             state_schema: TypedDict that extends AgentState with the keys the function uses.
             tools: Tools to add to the agent.
-                name: Name of the middleware; by default the name of the function.
+            name: Name of the middleware; by default the name of the function.
         """
         return self._decorate(func, state_schema=state_schema, tools=tools, name=name)
 

@@ -73,7 +73,7 @@ class Invoke:
     Args:
         runnable: A chat model, a chain, a compiled graph.
         input: The input of the call.
-            config: A RunnableConfig for this call; by default the config of the run applies.
+        config: A RunnableConfig for this call; by default the config of the run applies.
     """
 
     runnable: CanInvoke
@@ -143,9 +143,9 @@ class Task:
     or in another process, the flow is resumed with the stored result, and nothing is called.
 
     Args:
-            name: Name of the task; a flow that yields the name again gets the same result.
-            function: Called without arguments. A coroutine function serves async runs only. The
-                checkpointer must be able to store the result.
+        name: Name of the task; a flow that yields the name again gets the same result.
+        function: Called without arguments. A coroutine function serves async runs only. The
+            checkpointer must be able to store the result.
     """
 
     name: str
@@ -190,12 +190,12 @@ def then(
     """Apply a function to a value: now, or in a coroutine if the value is awaitable.
 
     Args:
-            value: A value, or an awaitable.
-            finish: Function of the value; its result is the result.
-            on_error: Function of the exception that awaiting the value raised, in place of
-                `finish`. The function may raise: to pass the exception on, raise it again. Called
-                for control flow too (interrupts, cancellation), never for exceptions of `finish`,
-                and never for a value that is not awaitable.
+        value: A value, or an awaitable.
+        finish: Function of the value; its result is the result.
+        on_error: Function of the exception that awaiting the value raised, in place of `finish`.
+            The function may raise: to pass the exception on, raise it again. Called for control
+            flow too (interrupts, cancellation), never for exceptions of `finish`, and never for a
+            value that is not awaitable.
 
     >>> then(2, str)
     '2'
@@ -251,10 +251,10 @@ def run(flow: Flow[R], handler: Callable[[Any], object] | None = None) -> R:
             layer.
 
     Returns:
-            The result of the flow.
+        The result of the flow.
 
     Raises:
-            BadReturn: The flow yielded a request, and there is no inner layer.
+        BadReturn: The flow yielded a request, and there is no inner layer.
     """
     return drive(flow, handler)
 

@@ -26,7 +26,7 @@ def check_json(name: str, value: object) -> None:
     """Raise ArgumentError unless a value is JSON that every database stores unchanged.
 
     Args:
-            name: The argument, with which the path in the error begins.
+        name: The argument, with which the path in the error begins.
         value: The value.
 
     >>> check_json("metadata", {"topic": "refund", "tags": ["new", None], "euros": 4.5})

@@ -198,11 +198,11 @@ class StateView:
 
         Args:
             pairs: The writes.
-                outcomes: Results of reducers for the writes from an earlier call, by key.
+            outcomes: Results of reducers for the writes from an earlier call, by key.
 
         Raises:
             UnknownOutcome: Only LangGraph can compute a value.
-                Exception: A reducer has raised the error.
+            Exception: A reducer has raised the error.
         """
         now, order, channels = self.now, self._order, self._channels
         named_pairs: list[Pair] = []

@@ -106,7 +106,7 @@ def read_result(name: str, answer: object) -> ClientToolResult:
         answer: A text, content blocks, `{"error": "..."}`, or the parts of a `ClientToolResult`.
 
     Raises:
-            InvalidAnswer: The answer has another form.
+        InvalidAnswer: The answer has another form.
 
     >>> read_result("page_title", "Orders").content
     'Orders'

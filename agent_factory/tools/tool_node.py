@@ -146,10 +146,10 @@ class ToolNode(LangGraphToolNode):
         tools: Functions with a docstring, or tools.
         name: Name of the node.
         tags: Tags for the callbacks of a run.
-            handle_tool_errors: The reaction to the failure of a tool: True, a message, exception
-                types, a function of the exception, or False. By default, invalid arguments are
-                reported to the model, and exceptions of tools end the run.
-            messages_key: Key of the state with the messages.
+        handle_tool_errors: The reaction to the failure of a tool: True, a message, exception types,
+            a function of the exception, or False. By default, invalid arguments are reported to the
+            model, and exceptions of tools end the run.
+        messages_key: Key of the state with the messages.
         wrap_tool_call: `(request, execute) -> ToolMessage | Command` around each call.
         awrap_tool_call: The same for async runs. Default: `wrap_tool_call`.
 

@@ -125,8 +125,8 @@ args_schema={'type': 'object', 'properties': {}})}
             definitions: A list of dicts with `name`, `description` and `parameters`; None for none.
 
         Raises:
-                ArgumentError: `definitions` has another form, too many tools, or two of one name;
-                    or a name, a description or a schema cannot be used.
+            ArgumentError: `definitions` has another form, too many tools, or two of one name; or a
+                name, a description or a schema cannot be used.
         """
         if definitions is None:
             return {}
@@ -155,7 +155,7 @@ args_schema={'type': 'object', 'properties': {}})}
             schema: A JSON schema, perhaps in the envelope of OpenAI's API.
 
         Raises:
-                ArgumentError: `schema` is not a JSON schema, or has more than 65,536 characters.
+            ArgumentError: `schema` is not a JSON schema, or has more than 65,536 characters.
         """
         if schema is None:
             return None

@@ -119,23 +119,23 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         withhold_after: Repeated turns in a row after which calls are withheld.
         answer_after: Repeated turns in a row after which the run ends. For a longer cycle, and for
             `error_after` and `polling_tools`, the later steps follow at the same distance.
-            error_after: Repeated turns in a row after which the same error of a tool counts
-                although the arguments differ.
-            polling_tools: Tools that are called to wait for something, each with the repeated turns
-                after which the model gets a remark: `{"job_status": 20}`.
-            ignore_tools: Tools whose calls never count as a repetition, as names or BaseTool
-                instances: tools whose result does not show the effect, such as a key press.
-            ignore_arguments: Names of arguments that make no difference, such as a "reason".
-            result_key: A function from a result to its part that counts, for results that hold the
-                time. Default: the content and the status.
-            exit_behavior: The end of the run. "answer": the model is called once more, without
-                tools, for an answer from the work so far. "end": a message about the repetition.
-                "error": NoProgressError is raised.
+        error_after: Repeated turns in a row after which the same error of a tool counts although
+            the arguments differ.
+        polling_tools: Tools that are called to wait for something, each with the repeated turns
+            after which the model gets a remark: `{"job_status": 20}`.
+        ignore_tools: Tools whose calls never count as a repetition, as names or BaseTool instances:
+            tools whose result does not show the effect, such as a key press.
+        ignore_arguments: Names of arguments that make no difference, such as a "reason".
+        result_key: A function from a result to its part that counts, for results that hold the
+            time. Default: the content and the status.
+        exit_behavior: The end of the run. "answer": the model is called once more, without tools,
+            for an answer from the work so far. "end": a message about the repetition. "error":
+            NoProgressError is raised.
         name: Distinguishes several instances.
 
     Raises:
-            ValueError: A count is not a whole number of at least 1, or a later step has a lower
-                count than an earlier step; `exit_behavior` is unknown.
+        ValueError: A count is not a whole number of at least 1, or a later step has a lower count
+            than an earlier step; `exit_behavior` is unknown.
         TypeError: A list of tools or of arguments holds something else, or `result_key` is not a
             plain function.
 
