@@ -41,8 +41,7 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
     last message of the request before, from which the provider reads, and at the newest message, up
     to which the provider writes. Messages and blocks that another layer changes in each call are
     not marked. Marks that a request has already stay, and count: there are 4 at most. Only copies
-    are
-    marked: the thread and your tools are not changed.
+    are marked: the thread and your tools are not changed.
 
     Requests to models of other providers pass unchanged, except for the key of `openai_cache_key`.
 

@@ -93,9 +93,8 @@ def load_stack(
 
     Args:
         file: The path of the file, or its text.
-        code: The code named in the file:
-            `{"shop.desk:is_open": is_open, "Summary.model": model}`. None as a value is the default
-            of a setting.
+        code: The code named in the file: `{"shop.desk:is_open": is_open, "Summary.model": model}`.
+            None as a value is the default of a setting.
 
     Raises:
         ArgumentError: The file is not a stack; a key is unknown; an entry names a class that is

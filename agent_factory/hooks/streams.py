@@ -61,9 +61,8 @@ def stream_through(model: object, flow: StreamFlow, *, cache_key: str | None = N
     Args:
         model: A chat model, or a binding of a chat model.
         flow: Makes the flow, for each answer.
-        cache_key: Distinguishes the answers for LangChain's cache of model calls; empty if the
-            flow changes nothing. Without a key the model uses no cache: a cached answer passes no
-            flow.
+        cache_key: Distinguishes the answers for LangChain's cache of model calls; empty if the flow
+            changes nothing. Without a key the model uses no cache: a cached answer passes no flow.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> def louder():

@@ -99,8 +99,7 @@ class InOwnGraph:
     is_same: Callable[[object, object], bool]
 
     def invoke(self, input: object, config: RunnableConfig | None = None) -> object:
-        # A resumed graph gets the key of its first call, possibly of another
-        # flow.
+        # A resumed graph gets the key of its first call, possibly of another flow.
         @entrypoint()
         def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": run(self.flow())} if self.is_same(key, input) else {}

@@ -209,8 +209,7 @@ class BudgetExceededError(TurnError):
     """A budget is used up, or the next call does not fit. The work so far is kept.
 
     Attributes:
-        reached: The exceeded limits and by how much, by scope ("run", "thread",
-            "ledger").
+        reached: The exceeded limits and by how much, by scope ("run", "thread", "ledger").
         spent: Spent amounts, by scope.
         limits: The limits, by scope.
     """

@@ -128,10 +128,9 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
     A call of the model is made only if the least cost fits: the estimated tokens of the messages,
     the system prompt and the tools, and one token of an answer. Afterwards the actual cost is
     recorded: by the usage from the model, including cache prices, or by an estimate of missing
-    counts. A failed call is recorded as a turn, and a call without a known outcome
-    with its least cost, because it may have been charged. So a limit is exceeded by at most a
-    call, and turns and tool calls are never exceeded. On a shared ledger this holds for each agent:
-    see `Ledger`.
+    counts. A failed call is recorded as a turn, and a call without a known outcome with its least
+    cost, because it may have been charged. So a limit is exceeded by at most a call, and turns and
+    tool calls are never exceeded. On a shared ledger this holds for each agent: see `Ledger`.
 
     Close to a limit, the model is warned once about the rest, then a cheaper model takes over,
     and at the end the run ends by `exit_behavior`. A tool call over the budget gets an

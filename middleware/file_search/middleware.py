@@ -70,13 +70,12 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState, Any]):
     gives the most recently changed files first, by path where times are equal; `grep_search` gives
     matches by path and line.
 
-    `grep_search` uses ripgrep, or else Python's `re`, in a process that is killed in time,
-    so that no pattern can backtrack forever. Both find the same, apart from details of
-    their pattern languages; Python searches for patterns outside of ripgrep's language. Python
-    opens every file with descriptors that reject links. ripgrep opens files by path: somebody who
-    can write to the folder and replaces folders by links during the search can make ripgrep read
-    outside. Set `use_ripgrep=False` if that is a risk. A hard link to a file outside is a file
-    inside.
+    `grep_search` uses ripgrep, or else Python's `re`, in a process that is killed in time, so that
+    no pattern can backtrack forever. Both find the same, apart from details of their pattern
+    languages; Python searches for patterns outside of ripgrep's language. Python opens every file
+    with descriptors that reject links. ripgrep opens files by path: somebody who can write to the
+    folder and replaces folders by links during the search can make ripgrep read outside. Set
+    `use_ripgrep=False` if that is a risk. A hard link to a file outside is a file inside.
 
     Both tools are attributes too, `glob_search` and `grep_search`, whatever their names are.
 

@@ -191,9 +191,8 @@ class HostExecutionPolicy(ExecutionPolicy):
 class CodexSandboxExecutionPolicy(ExecutionPolicy):
     """Runs the shell in the sandbox of the Codex CLI: Seatbelt, or Landlock and seccomp.
 
-    The Codex configuration decides about reading, writing and connections;
-    `config_overrides` changes the configuration. Environment variables and limits are as in
-    HostExecutionPolicy.
+    The Codex configuration decides about reading, writing and connections; `config_overrides`
+    changes the configuration. Environment variables and limits are as in HostExecutionPolicy.
 
     Args:
         binary: The program.
