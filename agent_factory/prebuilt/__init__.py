@@ -1,4 +1,4 @@
-"""All names of `langgraph.prebuilt`, built as those of this library, and subagents as tools.
+"""All names of `langgraph.prebuilt`, made from the parts of this library, and subagents as tools.
 
 >>> from agent_factory.prebuilt import create_react_agent
 """

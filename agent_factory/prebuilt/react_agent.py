@@ -155,35 +155,35 @@ def create_react_agent(
 ) -> Graph:
     """Build an agent as langgraph's `create_react_agent` does: a model in a loop with tools.
 
-    It is for code that uses langgraph's. New code should use `create_agent`, where middleware
+    For code with langgraph's factory. New code should use `create_agent`, where middleware
     takes the place of hooks and prompts: docs/react_agent.md compares the two.
 
     Args:
-        model: A chat model, one with tools bound, a chain that ends in one, "provider:name" where
-            langchain is installed, or a function (state, runtime) that returns the model of each
-            call with its tools bound; those must be among `tools`.
+        model: A chat model, also with bound tools, a chain with a chat model at its end,
+            "provider:name" with langchain installed, or a function (state, runtime) with the
+            model of each call as result, with bound tools from `tools`.
         tools: Functions with a docstring, BaseTools, provider tools as dicts, or a ToolNode.
-            Without a tool that the agent runs there is no loop: the model is called once.
-        prompt: A string or a system message that precedes all others, or a function or runnable
-            that gets the state and returns all the messages that the model sees.
+            Without a tool for the agent to run there is no loop: the model is called once.
+        prompt: A string or a system message before all other messages, or a function or runnable
+            of the state that returns all the messages for the model.
         response_format: A schema, or (system prompt, schema): after the loop the model is called
             once more, for `structured_response`.
-        pre_model_hook: Runs before each call of the model, as a node. It writes `messages`, or
+        pre_model_hook: Runs before each call of the model, as a node. Writes `messages`, or
             `llm_input_messages`, which replace them for this call.
-        post_model_hook: Runs after each call of the model, as a node, before its tool calls.
+        post_model_hook: Runs after each call of the model, as a node, before tool calls.
             Version "v2" only.
         state_schema: A TypedDict or pydantic model with `messages`, `remaining_steps`, and
             `structured_response` if there is a `response_format`.
-        context_schema: The type of `context`, the data of one run (a user's id, say).
+        context_schema: The type of `context`, the data of a run (a user's id, say).
         checkpointer: Keeps threads.
         store: Keeps data across threads.
         interrupt_before: Nodes before which a run pauses, or "*" for all.
         interrupt_after: Nodes after which a run pauses, or "*" for all.
         debug: Print every step.
-        version: "v2" runs each tool call as a separate task, "v1" all calls of a turn in one.
-        name: The agent's name, which its messages carry.
+        version: "v2" runs each tool call as a separate task, "v1" all calls of a turn together.
+        name: The agent's name, also in its messages.
         node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
-        retry_policy: Which errors start a node again, and when, for each node that is not in
+        retry_policy: Which errors start a node again, and when, for each node outside of
             `node_policies`: a RetryPolicy, or a dict of its fields.
         **deprecated_kwargs: `config_schema`, the old name of `context_schema`.
 

@@ -25,8 +25,8 @@ class ReactArgumentError(ArgumentError):
 class ModelTakesNoTools(ArgumentError, NotImplementedError, AttributeError):
     """There are tools, and the model of `create_react_agent` has no `bind_tools`."""
 
-    # The errors of `bind_tools` itself: of a chat model that cannot call tools, and of a runnable
-    # that has no such method. Code that was written for langgraph may catch either.
+    # The errors of `bind_tools` itself: of a chat model without tool calls, and of a runnable
+    # without such a method. Code for langgraph may catch either.
     code = "AF141"
     __str__ = _reason_alone
 
@@ -39,7 +39,7 @@ class ReactHistoryError(HistoryError):
 
 
 class ReactPathNotSupported(HookPathNotSupported):
-    """A sync run needs a model, hook or prompt that is async only."""
+    """A model, hook or prompt of a sync run is async only."""
 
     code = "AF322"
     __str__ = _reason_alone

@@ -1,4 +1,4 @@
-"""The hook nodes of `create_react_agent`, its routing, and the layer around its model calls."""
+"""The hook nodes of `create_react_agent`, the routing, and the layer around model calls."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NEED_MORE_STEPS = "Sorry, need more steps to process this request."
 
 @dataclass(frozen=True, slots=True)
 class UserHook:
-    """A `pre_model_hook` or `post_model_hook`, called with the state in its own schema."""
+    """A `pre_model_hook` or `post_model_hook`, called with the state in the user's schema."""
 
     function: CanInvoke
     view: View
@@ -51,10 +51,10 @@ class UserHook:
         """Call the hook and return its update, without the managed `remaining_steps`."""
         result = yield Invoke(self.function, self.view(state))
         if isinstance(result, BaseModel):
-            # Only the fields that were set: the defaults of the others would overwrite the state.
+            # Only the set fields: the defaults of the rest would overwrite the state.
             result = {key: getattr(result, key) for key in result.model_fields_set}
         if isinstance(result, Mapping):
-            # A hook may return its whole state. LangGraph counts the steps itself.
+            # A hook may return the whole state. LangGraph counts the steps itself.
             return {key: value for key, value in result.items() if key != STEPS}
         return result
 
@@ -91,7 +91,7 @@ def bound(name: str, user_hook: UserHook | Extraction) -> Bound[Hook]:
     def call(
         driver: Callable[[Flow[Any]], object], state: Mapping[str, object], runtime: object
     ) -> object:
-        # Hook nodes disable token streaming; these nodes are the user's own, so it stays on.
+        # Hook nodes disable token streaming; for the user's own nodes it stays on.
         return call_with_streaming(
             lambda state_now: driver(user_hook.flow(state_now, runtime)), state
         )
@@ -123,7 +123,7 @@ class ReactRules(Rules):
         if self.together and len(calls) == len(message.tool_calls):
             return TOOLS
         visible_state = self.view(state)
-        # The task carries the whole state: remaining_steps, say, is in no channel it could read.
+        # The task carries the whole state: a task cannot read remaining_steps, say, from a channel.
         return [
             Send(
                 TOOLS,
@@ -143,24 +143,24 @@ class ReactRules(Rules):
         return not (tail and isinstance(tail[-1], ToolMessage))
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
-        """Return True if a return_direct tool is among those of this turn."""
+        """Return True for a return_direct tool among the tools of this turn."""
         for answer in reversed(tail):
             if not isinstance(answer, ToolMessage):
                 return False
             if answer.name in self.direct:
                 return True
-        # A task sees only its own result, so the calls decide, alike for all tasks of a turn.
+        # A task sees only one result, so the calls decide, alike for all tasks of a turn.
         return self._calls_direct(message)
 
     def _calls_direct(self, message: AIMessage) -> bool:
         return any(call["name"] in self.direct for call in message.tool_calls)
 
     def steps_needed(self, message: AIMessage) -> int:
-        """Count the super-steps that run the calls of a message and end the run."""
-        to_return = 2 + self.reviewed  # the model that wrote the message, its hook, the tools
+        """Count the super-steps for the calls of a message and the end of the run."""
+        to_return = 2 + self.reviewed  # the model of the message, its hook, the tools
         if self._calls_direct(message):
             return to_return
-        # One more turn, which answers: the hooks, the model, and the structured response.
+        # A further turn with the answer: the hooks, the model, and the structured response.
         return to_return + self.hooked + 1 + self.reviewed + self.structured
 
 
@@ -177,8 +177,8 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         self._rules = rules
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse | AIMessage]:
-        """Ask the model, and replace tool calls that there are no steps for."""
-        state = self._view(request.state)  # a pydantic state validates itself here
+        """Ask the model, and replace tool calls without enough steps left."""
+        state = self._view(request.state)  # a pydantic state is validated here
         if isinstance(self._model, ChosenModel):  # it has its tools bound
             model = yield from choose_model(self._model, state, request.runtime)
             request = request.override(model=model, tools=[])
@@ -187,7 +187,7 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         request = request.override(messages=messages, state=own_state)
         if self._prompt is not None:
             prompt = yield Invoke(self._prompt, self._view(request.state))
-            # A prompt may be one message or one text.
+            # A prompt may be a message or a text.
             several = isinstance(prompt, PromptValue | Sequence) and not isinstance(prompt, str)
             try:
                 messages = convert_to_messages(prompt if several else [prompt])
@@ -203,10 +203,10 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         left: Any = request.state.get(STEPS)
         if left is None or not isinstance(message, AIMessage) or not message.tool_calls:
             return response
-        # Without tools that the agent runs there is no loop, which could run out of steps.
+        # Without tools for the agent to run there is no loop, which could run out of steps.
         if not self._rules.known or left >= self._rules.steps_needed(message):
             return response
-        # The same id, so that this message replaces the one whose calls will not run.
+        # The same id, so that this message replaces the message with the calls.
         return AIMessage(NEED_MORE_STEPS, id=message.id, name=message.name)
 
     def _messages(self, values: Mapping[str, object], state: object) -> Sequence[BaseMessage]:

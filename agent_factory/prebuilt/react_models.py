@@ -33,9 +33,9 @@ _INJECTED: Mapping[str, Callable[[], object]] = {
 
 
 class StateFunction:
-    """A function of the state, sync or async; it may name `runtime`, `store` ... as parameters.
+    """A function of the state, sync or async; parameters may be `runtime`, `store` and the like.
 
-    A runnable that it returns is invoked with the state, as LangGraph does: core makes a template
+    A returned runnable is invoked with the state, as LangGraph does: core makes a template
     of `SystemMessage(...) + state["messages"]`.
     """
 
@@ -65,7 +65,7 @@ class StateFunction:
         return result.invoke(input, config) if self._leads_on(result) else result
 
     async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:
-        """Call the function in an async run; a sync one runs in a thread."""
+        """Call the function in an async run; a sync function runs in a thread."""
         call = self._call(input)
         result = await (call() if self._asynchronous else run_in_executor(None, call))
         return await result.ainvoke(input, config) if self._leads_on(result) else result
@@ -92,7 +92,7 @@ def invocable(value: object, argument: str, name: str) -> CanInvoke:
 
 
 class ChosenModel(StateFunction):
-    """A function that chooses the model of a call from the state and the runtime."""
+    """A function from the state and the runtime to the model of a call."""
 
     returns_runnable = True
     async_only = (
@@ -117,7 +117,7 @@ def choose_model(models: ChosenModel, state: object, runtime: object) -> Flow[Ru
 
 
 def read_model(value: object) -> Runnable[Any, Any] | ChosenModel:
-    """The model, or the function that chooses one."""
+    """The model, or the function for the model."""
     if isinstance(value, str):
         return init_model(value)
     if isinstance(value, Runnable):
@@ -136,7 +136,7 @@ def takes_tools(
 ) -> bool:
     """Return True if the agent binds the tools to the model; otherwise they are bound already.
 
-    Of the `provider_tool_count` tools that the provider runs, only the number is compared.
+    Of the `provider_tool_count` tools of the provider, only the number is compared.
     """
     step = _model_step(model)
     if not isinstance(step, RunnableBinding) or "tools" not in step.kwargs:
@@ -173,7 +173,7 @@ def takes_tools(
 
 
 def _model_step(model: object) -> object:
-    """The step of a chain that holds the model."""
+    """The step of a chain with the model."""
     if not isinstance(model, RunnableSequence):
         return model
     # For example prompt | model.bind_tools(tools).

@@ -1,4 +1,4 @@
-"""The state of `create_react_agent`: its schemas, and the form in which user code gets it."""
+"""The state of `create_react_agent`: schemas, and the form for user code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AgentState(TypedDict):
 
 
 class AgentStatePydantic(BaseModel):
-    """`AgentState` as a pydantic model: hooks, prompts and tools get instances of it."""
+    """`AgentState` as a pydantic model, for instances in hooks, prompts and tools."""
 
     messages: Annotated[Sequence[BaseMessage], add_messages]
     remaining_steps: RemainingSteps = 25
@@ -51,7 +51,7 @@ class AgentStateWithStructuredResponsePydantic(AgentStatePydantic):
 
 
 def chosen_schema(schema: Any, *, structured: bool) -> type[object]:
-    """The user's schema, or the default one."""
+    """The user's schema, or the default schema."""
     if schema is None:
         return AgentStateWithStructuredResponse if structured else AgentState
     keys = keys_of(schema)
@@ -77,12 +77,12 @@ def keys_of(schema: object) -> dict[str, object]:
         reason = f"{describe(schema)} cannot be read as a state schema: it is of another kind"
         raise ReactArgumentError("state_schema", reason, hint)
     fields = getattr(schema, "model_fields", hints)
-    # The hints of a pydantic model include its class variables and private attributes.
+    # The hints of a pydantic model include class variables and private attributes.
     return {key: hint for key, hint in hints.items() if key in fields}
 
 
 def schemas_of(schema: type[object], *, has_tools: bool, hooked: bool) -> Schemas:
-    """The schemas of the graph, of its hooks, and of its input and output."""
+    """The schemas of the graph, of hooks, and of input and output."""
     # mypy accepts TypedDict only with literal arguments.
     make: Any = TypedDict
     keys = keys_of(schema)
@@ -100,7 +100,7 @@ def schemas_of(schema: type[object], *, has_tools: bool, hooked: bool) -> Schema
 
 
 def model_schema(schema: type[object], *, hooked: bool) -> type[Any]:
-    """The schema that a prompt and a choice of models get: with the messages a hook wrote."""
+    """The schema for a prompt and a choice of models: with the messages of a hook."""
     if not hooked or MODEL_INPUT in keys_of(schema):
         return schema
     name, messages_type = "CallModelInputSchema", list[AnyMessage]
@@ -115,7 +115,7 @@ def model_schema(schema: type[object], *, hooked: bool) -> type[Any]:
 
 
 class View:
-    """Converts the state for user code: to a dict, or to an instance of its schema."""
+    """Converts the state for user code: to a dict, or to an instance of the schema."""
 
     def __init__(self, schema: type[object]) -> None:
         self._keys = tuple(keys_of(schema))
@@ -124,7 +124,7 @@ class View:
     def __call__(self, state: Mapping[str, object]) -> Any:
         """The state in the user's schema."""
         values = {key: state[key] for key in self._keys if key in state}
-        # A new run resets the response of the last one to None, which the schema may not allow.
+        # A new run resets the last response to None, which the schema may not allow.
         if values.get("structured_response", ...) is None:
             del values["structured_response"]
         return self._make(**values)

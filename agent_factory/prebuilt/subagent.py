@@ -30,14 +30,14 @@ class SubagentRequest(BaseModel):
 
 
 class SubagentTool(StructuredTool):
-    """A tool that calls an agent."""
+    """Tool of an agent."""
 
     _agent: Any = PrivateAttr(None)
     _max_requests: int = PrivateAttr(1)
 
     @property
     def agent(self) -> Any:
-        """The compiled agent. The plan of an outer agent shows its tools, guards and limits."""
+        """The compiled agent, whose tools, guards and limits an outer plan shows."""
         return self._agent
 
     @property
@@ -49,28 +49,28 @@ class SubagentTool(StructuredTool):
 def agent_tool(
     agent: object, *, name: str | None = None, description: str, max_requests: int | None = None
 ) -> BaseTool:
-    """Make a subagent a tool: it gets the request as a message, and its final answer is the result.
+    """Make a subagent a tool: the request is its message, and the final answer is the result.
 
-    An interrupt inside of the subagent, such as a review, pauses the thread of the outer agent. It
-    is answered there, with `Command(resume=...)` or `agent_factory.review`, and the subagent goes
-    on where it was. Each call is a separate conversation, also if several run in parallel.
+    An interrupt inside of the subagent, such as a review, pauses the thread of the outer agent. The
+    answer goes there, with `Command(resume=...)` or `agent_factory.review`, and the subagent goes
+    on where it was. Each call is a separate conversation, also among parallel calls.
 
-    With `max_requests`, one call may have several requests. They run at once, up to
-    `max_concurrency` of the config, each in a conversation by itself. A request that fails costs
-    only itself: its place in the result has the error. If all fail, the call has failed.
+    With `max_requests`, a call may have several requests. They run at once, up to
+    `max_concurrency` of the config, each in a separate conversation. A failed request costs
+    only itself: the error stands in place of its result. If all fail, the call has failed.
 
     Args:
-        agent: A compiled agent. It needs no checkpointer: the thread of the outer agent keeps its
+        agent: A compiled agent. No checkpointer is needed: the thread of the outer agent keeps the
             state, so `ignore=["AF211"]` is right for a subagent with reviews.
         name: The name of the tool; default: the name of the agent.
-        description: What the outer model reads about the tool.
-        max_requests: The most requests of one call. The tool then has the argument `requests`, a
+        description: Text about the tool for the outer model.
+        max_requests: The most requests of a call. The tool then has the argument `requests`, a
             list.
 
     Returns:
-        A tool with the argument `request`. Its result is the text of the subagent's last message,
-        or its structured response as JSON; with `max_requests`, those of all requests in their
-        order, each under a heading. The metadata of the subagent's run has its name, or that of
+        A tool with the argument `request`. The result is the text of the subagent's last message,
+        or the structured response as JSON; with `max_requests`, the results of all requests in
+        order, each under a heading. The metadata of the subagent's run has its name, or the name of
         the tool, as `lc_agent_name`.
 
     Raises:
@@ -142,8 +142,8 @@ class _Subagent:
 
     Args:
         agent: The compiled agent.
-        tool: The name of its tool.
-        name: The name of its runs.
+        tool: The name of the tool.
+        name: The name of the runs.
     """
 
     agent: Pregel[Any, Any, Any, Any]
@@ -171,7 +171,7 @@ class _Answer(TypedDict):
 
 
 class _Place(TypedDict):
-    """A request, and where it stands in the list."""
+    """A request, and its position in the list."""
 
     place: int
     request: str
@@ -186,8 +186,8 @@ class _Batch(TypedDict):
 class _SubagentBatch:
     """An agent that answers several requests at once, in a graph with a task for each.
 
-    LangGraph names the checkpoints of a task by its place, so that each request goes on where it
-    was, whichever of them waits for a person.
+    LangGraph names the checkpoints of a task by its position, so each request goes on where it
+    was, whichever request waits for a person.
     """
 
     def __init__(self, subagent: _Subagent) -> None:
@@ -206,7 +206,7 @@ class _SubagentBatch:
         graph = StateGraph(_Batch)
         graph.add_node("ask", RunnableLambda(ask, aask), input_schema=_Place)
         graph.add_conditional_edges(START, sends, ["ask"])
-        # In a run of an outer agent, LangGraph takes that one's saver for both.
+        # In a run of an outer agent, LangGraph takes the outer saver for both.
         self._graph = graph.compile(checkpointer=subagent.agent.checkpointer, name=subagent.tool)
 
     def answer(self, config: RunnableConfig, requests: list[str]) -> Flow[str]:
@@ -216,8 +216,8 @@ class _SubagentBatch:
             self._graph, (yield from _input_of(self._graph, asked, config)), named
         )
         _refuse_interrupt(result, self._subagent.tool)
-        # A handoff is a command to the graph of this call, which has no such node. LangGraph passes
-        # it over, and its task has no answer.
+        # A handoff is a command to the graph of this call, which has no such node. LangGraph skips
+        # the command, and the task has no answer.
         by_place = {answer["place"]: answer for answer in result["answers"]}
         answers = [by_place.get(place, _HANDED_OVER) for place in range(len(requests))]
         if all(answer["is_error"] for answer in answers):
@@ -233,8 +233,8 @@ class _SubagentBatch:
         is_error = False
         try:
             text = yield from self._subagent.answer(config, send["request"])
-        # Interrupts and handoffs are exceptions as well, but they close a flow, and it sees none of
-        # them.
+        # Interrupts and handoffs are exceptions as well, but they close a flow unseen by
+        # the flow.
         except Exception as error:
             text, is_error = f"{type(error).__name__}: {error}", True
         return {"answers": [_Answer(place=send["place"], text=text, is_error=is_error)]}
@@ -246,15 +246,15 @@ _HANDED_OVER = _Answer(
 
 
 def _input_of(graph: Any, asked: dict[str, Any], config: RunnableConfig) -> Flow[Any]:
-    """What a graph gets: None if it goes on with the thread of a call that is made again."""
+    """The input of a graph: None if it continues the thread of a repeated call."""
     keys, saver = config.get("configurable", {}), graph.checkpointer
-    # A graph inside of another one has the same thread, and LangGraph resumes it by itself.
+    # A graph inside of another graph has the same thread, and LangGraph resumes it by itself.
     is_outer = RESUMED_THREAD in keys and not keys.get("checkpoint_ns")
     if not is_outer or keys[RESUMED_THREAD] != keys.get("thread_id"):
         return asked
     if not isinstance(saver, BaseCheckpointSaver):
         return asked
-    # Functions of a place: it would pass the config by name to a method that has one.
+    # Functions of a position: it would pass the config by name to a method with such a name.
     read = RunnableLambda(
         lambda place: saver.get_tuple(place), lambda place: saver.aget_tuple(place)
     )
@@ -262,14 +262,14 @@ def _input_of(graph: Any, asked: dict[str, Any], config: RunnableConfig) -> Flow
 
 
 def _named(config: RunnableConfig, name: str) -> RunnableConfig:
-    """A config for a run of this name."""
-    # The projection `subagents` of a stream shows the graphs that have this key.
+    """A config for a run with this name."""
+    # The projection `subagents` of a stream shows the graphs with this key.
     metadata = {**config.get("metadata", {}), "lc_agent_name": name}
     return {**config, "run_name": name, "metadata": metadata}
 
 
 def _refuse_interrupt(result: Any, tool: str) -> None:
-    """Raise TurnError for the result of a run that was interrupted and that nobody can resume."""
+    """Raise TurnError for the result of an interrupted run that nobody can resume."""
     if "__interrupt__" in result:
         raise TurnError(
             tool,

@@ -1,4 +1,4 @@
-"""ValidationNode: a node that checks tool calls against schemas and runs none of them."""
+"""ValidationNode: a node that checks tool calls against schemas without running a tool."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _FIX = "Respond after fixing all validation errors."
 
 
 class NothingToValidate(TurnError, ValueError):
-    """The last message that a ValidationNode received is not a model's."""
+    """The last message for a ValidationNode is not a model's."""
 
     code = "AF320"
 
 
 class ValidationNode(Runnable[Any, Any]):
-    """Checks the tool calls of the last message against schemas; it never runs a tool.
+    """Checks the tool calls of the last message against schemas, without running a tool.
 
-    Use it for extraction and in custom loops: the graph routes back to the model while a result is
-    an error. Each call gets one ToolMessage, in the order of the calls: the validated arguments as
+    For extraction and custom loops: the graph routes back to the model while a result is
+    an error. Each call gets a ToolMessage, in the order of the calls: the validated arguments as
     JSON, or the error and `additional_kwargs={"is_error": True}`. A call with an unknown name or
     with invalid JSON arguments gets an error, too.
 
-    It works as a node, or called with `invoke` or `ainvoke`: a list of messages gives a list of
+    Works as a node, or called with `invoke` or `ainvoke`: a list of messages gives a list of
     results, a state with `messages` gives `{"messages": [...]}`. Validators run in threads.
 
     Args:
@@ -49,7 +49,7 @@ class ValidationNode(Runnable[Any, Any]):
         format_error: Writes the message to the model, from the error, the call and the schema.
             Default: the error, and a request to respond after fixing it.
         name: The node's name.
-        tags: The tags of its runs in traces.
+        tags: The tags of runs in traces.
 
     Raises:
         ArgumentError: A schema cannot be used.
@@ -110,9 +110,9 @@ class ValidationNode(Runnable[Any, Any]):
         """Check the calls of the last message.
 
         Raises:
-            NothingToValidate: There is no message, or the last one is not an AIMessage.
+            NothingToValidate: There is no message, or the last message is not an AIMessage.
         """
-        # langchain-core also passes the config alone; its annotation leaves that out.
+        # langchain-core also passes the config alone, unlike its annotation.
         return self._call_with_config(self._answer, input, self._tagged(config))  # type: ignore[arg-type]
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
@@ -144,7 +144,7 @@ class ValidationNode(Runnable[Any, Any]):
                 f"Last message is not an AIMessage: {describe(message)}.",
                 "Put the node right after the model.",
             )
-        # Its threads get the context of the run, and `max_concurrency` of the config limits them.
+        # The threads get the context of the run, and `max_concurrency` of the config limits them.
         with get_executor_for_config(config) as executor:
             results = list(executor.map(self._check, message.tool_calls))
         for call in message.invalid_tool_calls:
@@ -160,7 +160,7 @@ class ValidationNode(Runnable[Any, Any]):
             names = ", ".join(self.schemas_by_name)
             text = f"Error: {call['name']} is not a valid tool, try one of [{names}].\n\n{_FIX}"
             return _refused(call, text)
-        # The classes of pydantic 1 have other methods, and no common base with those of pydantic 2.
+        # The classes of pydantic 1 have other methods, and no common base with pydantic 2.
         model = schema
         try:
             if is_pydantic_v1_subclass(schema):
@@ -184,7 +184,7 @@ def _schema_of_tool(tool: BaseTool) -> Schema:
             f"Got {tool.name} with args_schema: {schema}."
         )
     call_schema: Any = tool.tool_call_schema
-    # The model cannot write injected arguments, so they are not asked of it.
+    # The model cannot write injected arguments, so the schema leaves them out.
     return schema if _fields(call_schema) == _fields(schema) else call_schema
 
 
