@@ -64,7 +64,7 @@ def touched(test: str) -> list[str]:
     """What changed of a test: the test itself, and the modules of the package that it names.
 
     Args:
-        test: The id of a test, such as "tests/test_layers.py::test_layers_are_nested".
+        test: The id of a test, such as "tests/runtime/test_layers.py::test_layers_are_nested".
     """
     paths, modules = changed(), subjects(test)
     files = modules if paths is None else modules & paths

@@ -7,8 +7,17 @@ from typing import Any
 
 from langgraph.types import Command
 
+import agent_factory.middleware as built_ins
+from agent_factory import AgentMiddleware
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of
+
+BUILT_INS = [
+    kind
+    for kind in (getattr(built_ins, name) for name in built_ins.__all__)
+    if isinstance(kind, type) and issubclass(kind, AgentMiddleware) and kind is not AgentMiddleware
+]
+"""Each class of the built-in middleware."""
 
 ASK: Any = {"messages": [("user", "Hi")]}
 WORDS: Any = {"messages": [("user", f"word {n}") for n in range(5)]}

@@ -52,7 +52,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "test_benchmark_contenders.py": AGENTS,
     "test_benchmark_peers.py": (*AGENTS, "agent_factory/serve/*", "agent_factory/service/*"),
     "test_benchmarks.py": (*BENCHMARKS, "docs/pictures/*"),
-    "test_cli_page.py": ("docs/command_line.md", *PACKAGE),
+    "cli/test_page.py": ("docs/command_line.md", *PACKAGE),
     "test_deploy.py": (
         *PACKAGING,
         "examples/deploy/*",

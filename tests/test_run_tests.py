@@ -193,7 +193,7 @@ def test_the_quarantine_of_this_project_is_valid() -> None:
 
 
 def test_a_test_is_about_the_modules_that_it_names() -> None:
-    files = changes.subjects("tests/test_composition.py::test_x")
+    files = changes.subjects("tests/runtime/test_composition.py::test_x")
     assert files
     assert all(file.startswith("agent_factory/") for file in files)
     assert changes.subjects("tests/test_run_tests.py::test_x") == set()
@@ -212,7 +212,7 @@ def test_a_test_of_documents_runs_by_day_where_its_inputs_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = Path(tiers.__file__).with_name("test_llms.py")
-    monkeypatch.setattr(changes, "changed", lambda: frozenset(["tests/test_layers.py"]))
+    monkeypatch.setattr(changes, "changed", lambda: frozenset(["tests/runtime/test_layers.py"]))
     assert tiers.is_untouched(path)
     assert not tiers.is_untouched(path.with_name("test_composition.py"))
     for changed in ("docs/index.md", "tests/test_llms.py", "tests/conftest.py"):

@@ -158,7 +158,7 @@ class StreamedModel(ModelWrapper):
         return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
     # The next four are not documented (langchain-core 1.7, language_models/chat_models.py).
-    # A test in tests/test_answer_flows.py fails if BaseChatModel loses one of them.
+    # A test in tests/hooks/test_answer_flows.py fails if BaseChatModel loses one of them.
 
     def _should_stream(
         self, *, async_api: bool, run_manager: RunManager | AsyncRunManager = None, **kwargs: Any

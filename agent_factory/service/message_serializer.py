@@ -1,7 +1,7 @@
 """Serializer of a service: messages in LangGraph's format, written and read without pydantic.
 
-It relies on that format, which LangGraph does not document; `tests/test_message_serializer.py`
-compares it with LangGraph's own serializer.
+It relies on that format, which LangGraph does not document;
+`tests/service/test_message_serializer.py` compares it with LangGraph's own serializer.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ def test_two_subagents_pause_in_one_turn(alike: Any) -> None:
         state = agent.get_state({"configurable": {"thread_id": "1"}})
         return Command(resume={one.id: {"decisions": [APPROVE]} for one in state.interrupts})
 
-    # A fused run calls the subagents again before it pauses: tests/test_fused_runs.py.
+    # A fused run calls the subagents again before it pauses: tests/runtime/test_fused_runs.py.
     story = alike(build, "Write.", answers, quiet=False)
     assert len(story.outcomes[0]["interrupts"]) == 2
     assert story.results == ["one wrote.", "two wrote."]

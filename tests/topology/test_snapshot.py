@@ -21,7 +21,7 @@ from agent_factory.testing import ScriptedChatModel, check_middleware, each_stac
 from agent_factory.testing.snapshots import TopologyExtension, plan_of
 from tables import each
 
-PRODUCT = Path(__file__).resolve().parent.parent / "examples" / "product"
+PRODUCT = Path(__file__).resolve().parents[2] / "examples" / "product"
 
 Pytest = Callable[..., tuple[int, str]]
 

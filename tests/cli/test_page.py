@@ -19,7 +19,7 @@ from agent_factory.cli.app import app
 from agent_factory.cli.loading import load
 from agent_factory.cli.show import plan_tree
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "command_line.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "command_line.md").read_text("utf-8")
 DESK, OLD = re.findall(r"```python.*\n((?:.*\n)*?)```", PAGE)
 SHOWN = re.findall(r"```sh\nagent-factory (.*)\n```\n\n```text\n((?:.*\n)*?)```", PAGE)
 

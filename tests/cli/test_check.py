@@ -287,7 +287,7 @@ class TestGuarantees:
         assert "--guarantees: missing.txt cannot be read" in done.stderr
 
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_each_code_of_a_build_has_an_example() -> None:

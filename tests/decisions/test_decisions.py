@@ -402,7 +402,9 @@ def calls_of(run: Callable[[], object]) -> list[str]:
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         file = frame.f_code.co_filename
-        if event == "call" and ("/decisions/" in file or file.endswith("dataclasses.py")):
+        if event == "call" and (
+            "/agent_factory/decisions/" in file or file.endswith("dataclasses.py")
+        ):
             names.append(frame.f_code.co_qualname)
 
     sys.setprofile(note)

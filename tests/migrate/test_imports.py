@@ -560,6 +560,6 @@ def test_a_file_with_nothing_to_move_need_not_be_python() -> None:
 
 @pytest.mark.long
 def test_every_source_of_this_library_stays_as_it_is() -> None:
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     for path in sorted((root / "examples").glob("*.py")):
         assert migrate_bytes(path.read_bytes())[0] == path.read_bytes()

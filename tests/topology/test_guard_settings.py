@@ -10,9 +10,9 @@ import inspect
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from built_in_cases import BUILT_INS
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from test_constructors import BUILT_INS
 
 from agent_factory import (
     AgentMiddleware,
@@ -136,7 +136,8 @@ IN_PLAN: dict[type[AgentMiddleware[Any, Any]], dict[str, Slip]] = {
     m.ClientToolsMiddleware: {"max_tools": setting(3, 64, "3 -> 64")},
     m.FilesystemFileSearchMiddleware: {
         "root_path": setting(
-            Path(__file__).parent / "compat", Path(__file__).parent, ".../compat -> .../tests"
+            Path(__file__).parents[1] / "compat", Path(__file__).parents[1],
+            ".../compat -> .../tests",
         ),
     },
     m.FlowGuardMiddleware: {

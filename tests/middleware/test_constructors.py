@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from built_in_cases import BUILT_INS
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.cache.memory import InMemoryCache
@@ -17,7 +18,6 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 import agent_factory
-import agent_factory.middleware as built_ins
 from agent_factory import (
     AgentMiddleware,
     Invoke,
@@ -52,12 +52,6 @@ from agent_factory.middleware import (
 from agent_factory.testing import ScriptedChatModel
 from samples import Count, Number, Plain, User, add, adding
 from tables import each
-
-BUILT_INS = [
-    kind
-    for kind in (getattr(built_ins, name) for name in built_ins.__all__)
-    if isinstance(kind, type) and issubclass(kind, AgentMiddleware) and kind is not AgentMiddleware
-]
 
 
 class Lookup(BaseTool):

@@ -34,7 +34,7 @@ from agent_factory.topology.load import json_schema
 from samples import add_tool, find, full_plan, shapes
 from tables import each
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @given(shapes())

@@ -17,8 +17,8 @@ from agent_factory.migrate import Factory, Migration, migrate_source
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
-OLD = Path(__file__).parent / "fixtures" / "old_way"
-SCRIPTS = sorted((Path(__file__).parent / "fixtures" / "langchain_scripts").iterdir())
+OLD = Path(__file__).parents[1] / "fixtures" / "old_way"
+SCRIPTS = sorted((Path(__file__).parents[1] / "fixtures" / "langchain_scripts").iterdir())
 FIND = [{"name": "find_order", "args": {"order_id": "A-1001"}}]
 
 

@@ -65,7 +65,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</script><img onerror=alert(1) src='x'>&\"]; \x00\ud800{}"
 
 
-PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 
 def documented() -> Topology:

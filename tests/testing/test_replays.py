@@ -699,7 +699,7 @@ def test_each_recording_is_a_test_of_its_name(folder: Path) -> None:
     assert mark.kwargs == {"ids": ["lamp", "late/hello", "strict", "torn"]}
 
 
-@each_recording(Path(__file__).parent.parent / "examples" / "product" / "tests" / "cassettes")
+@each_recording(Path(__file__).parents[2] / "examples" / "product" / "tests" / "cassettes")
 def test_a_recorded_run_of_the_product_is_read(recording: Path) -> None:
     assert_trajectory(recording, "refund(euros>100) -> error < answer, never find_order")
 

@@ -22,7 +22,7 @@ from agent_factory.errors import requirement
 from commands import python
 from tables import each
 
-TYPED = Path(__file__).resolve().parent / "typing"
+TYPED = Path(__file__).resolve().parents[1] / "typing"
 
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -134,7 +134,7 @@ def test_wrong_arguments_are_reported_with_a_hint(words: list[str], said: str) -
     assert not any(Path().iterdir())
 
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ROOT / "examples" / "product"
 
 
