@@ -6,9 +6,9 @@ AgentFactoryError
 └── TurnError(RuntimeError)    failed run: raised by the step that cannot continue
 ```
 
-Every error has a stable `code`, and its message reads ``[code] subject: reason hint``. What the
-codes of a build mean is in `BUILD_CODES`. Errors have their own class if users may catch them by
-another exception type, or if they carry additional data.
+Every error has a stable `code`, and its message reads ``[code] subject: reason hint``.
+`BUILD_CODES` has the meaning of the codes of a build. Errors have their own class if users may
+catch them by another exception type, or if they carry additional data.
 
 `MissingExtra` is an ImportError: packages that a part of the library needs are not installed.
 """
@@ -40,10 +40,10 @@ class AgentFactoryError(Exception):
     """Base class of all errors that the library raises.
 
     Args:
-        subject: What is wrong: a name from the user's code.
+        subject: The faulty object: a name from the user's code.
         reason: Why it cannot work.
-        hint: What to write instead.
-        code: Stable code of the error, if not that of its class.
+        hint: The correction.
+        code: Stable code of the error, if not the code of its class.
     """
 
     code: str = "AF000"
@@ -51,7 +51,7 @@ class AgentFactoryError(Exception):
     def __init__(
         self, subject: str, reason: str, hint: str = "", *, code: str | None = None
     ) -> None:
-        # On the instance: one class serves several codes, each of which can be ignored alone.
+        # On the instance: a class serves several codes, each of which can be ignored alone.
         if code is not None:
             self.code = code
         self.subject = subject
@@ -84,7 +84,7 @@ class SpecError(AgentFactoryError, ValueError):
 
     @property
     def errors(self) -> tuple[SpecError, ...]:
-        """The errors that this one reports: itself, unless it reports several."""
+        """The errors in this error: itself, or several errors of a build."""
         return (self,)
 
 
@@ -129,7 +129,7 @@ class AgentFactoryWarning(UserWarning):
     """Python warning about an agent that was built, or a run that begins, and is likely wrong.
 
     Args:
-        warnings: What was found, each with its code.
+        warnings: The findings, each with its code.
     """
 
     def __init__(self, warnings: Sequence[AgentFactoryError]) -> None:
@@ -139,12 +139,12 @@ class AgentFactoryWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class BuildCode:
-    """What an error code of a build means.
+    """The meaning of an error code of a build.
 
     Args:
         code: The code: "AF204".
         name: Its short name: "WrongOrder".
-        meaning: What it reports, in a sentence.
+        meaning: The finding, in a sentence.
     """
 
     code: str
@@ -246,16 +246,16 @@ BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.ite
 
 
 def raise_all(errors: Sequence[SpecError]) -> None:
-    """Raise the errors of a build: nothing, the only one, or all of them as one.
+    """Raise the errors of a build: nothing, the only error, or all of them together.
 
     Raises:
-        SpecError: `errors` is not empty. Notes, which a traceback shows, say how to see an example
-            of each code.
+        SpecError: `errors` is not empty. Notes in a traceback give the command for an example of
+            each code.
     """
     if not errors:
         return
     raised = errors[0] if len(errors) == 1 else SpecErrors(errors)
-    # AF101 is any argument: its message says all there is.
+    # AF101 is any argument: its message is complete.
     for code in dict.fromkeys(error.code for error in errors if error.code != "AF101"):
         if code in BUILD_CODES:
             raised.add_note(f"An example: agent-factory explain {code}")
@@ -497,9 +497,9 @@ def require(extra: str, feature: str, *modules: str, otherwise: str = "") -> Non
 
     Args:
         extra: Name of the extra, such as "serve".
-        feature: What needs it, as the subject of the message.
-        modules: The modules that are needed; default: all that the extra installs.
-        otherwise: A sentence about what works without it.
+        feature: The part that needs the extra, as the subject of the message.
+        modules: The needed modules; default: all modules of the extra.
+        otherwise: A sentence about the parts that work without the extra.
 
     Raises:
         MissingExtra: One of the modules is missing. `name` is that module.
@@ -509,11 +509,11 @@ def require(extra: str, feature: str, *modules: str, otherwise: str = "") -> Non
     for module in modules or EXTRAS[extra].split():
         try:
             missing = find_spec(module) is None
-        except ModuleNotFoundError:  # The package around it is missing.
+        except ModuleNotFoundError:  # The package around the module is missing.
             missing = True
         if missing:
             reason = f"{feature} needs the extra `{extra}` of agent-factory."
-            # The command comes last, so that nothing after it is copied with it.
+            # The command comes last, so that nothing after it is copied along.
             hint = f"{otherwise} Install it: {install(extra)}".lstrip()
             raise MissingExtra(f"{reason} {hint}", name=module)
 
@@ -534,8 +534,8 @@ def install(*extras: str) -> str:
 def requirement(*extras: str) -> str:
     """Return the library with extras, as a project writes it into its dependencies.
 
-    It names the place from which the library was installed: it is on no public index, where
-    anybody could take the name.
+    The text names the origin of the installed library, which is on no public index, where anybody
+    could take the name.
 
     >>> requirement("cli", "testing").partition(" @ ")[0]
     'agent-factory[cli,testing]'
@@ -551,7 +551,7 @@ def requirement(*extras: str) -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """What PEP 610 records about an installation; empty if it came from an index."""
+    """The record of an installation by PEP 610; empty after an installation from an index."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     root = Path(__file__).resolve().parent.parent
@@ -565,14 +565,14 @@ def _origin() -> dict[str, Any]:
         origin = {"url": root.as_uri(), "dir_info": {"editable": True}}
     else:
         return {}
-    # An image of a container may have been built from a folder that it does not keep.
+    # The image of a container may have been built from a folder that it does not keep.
     if origin["url"].startswith("file:") and not _folder(origin["url"]).exists():
         return {}
     return origin
 
 
 def _folder(url: str) -> Path:
-    # pytest imports this module at every start, by way of the plugin: only what is light is above.
+    # pytest imports this module at every start, by way of the plugin: only light modules are above.
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
@@ -591,7 +591,7 @@ def describe(value: object) -> str:
         return f"the class {value.__name__}"
     try:
         text = repr(value)
-    except Exception:  # A broken __repr__ must not hide the error that is being reported.
+    except Exception:  # A broken __repr__ must not hide the reported error.
         return type(value).__name__
     return f"{type(value).__name__} ({text if len(text) <= 80 else text[:77] + '...'})"
 
@@ -604,7 +604,7 @@ def example_of(kind: type[object]) -> str:
     """
     try:
         signature(kind).bind()
-    except (TypeError, ValueError):  # it needs arguments, or Python does not know which
+    except (TypeError, ValueError):  # it needs arguments, or Python does not know
         return f"{kind.__name__}(...)"
     return f"{kind.__name__}()"
 
@@ -616,14 +616,14 @@ def did_you_mean(
 
     Args:
         name: The name.
-        names: Those that exist.
-        otherwise: The hint if none of them is similar.
-        form: How a similar one is written; `repr` quotes it.
+        names: The existing names.
+        otherwise: The hint without a similar name.
+        form: The form of a similar name; `repr` quotes it.
 
     >>> did_you_mean("serach", ["search", "refund"], "Leave it out.", repr)
     "Did you mean 'search'?"
     """
-    from difflib import get_close_matches  # only for errors: it loads slowly
+    from difflib import get_close_matches  # only for errors: the module loads slowly
 
     close = get_close_matches(name, list(names), n=1)
     return f"Did you mean {form(close[0])}?" if close else otherwise

@@ -1,4 +1,4 @@
-"""State of an agent, model request and model response, and what identifies a run and a model."""
+"""State of an agent, model request and response, and identities of a run and a model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from agent_factory.errors import ArgumentError, describe
 
 # For middleware that keep values in memory, by run or by task, or that need to know a model or the
 # saver of the run.
-# LangGraph and langchain-core publish nothing for it, so what stands behind may change.
+# LangGraph and langchain-core publish nothing for this, so the implementation may change.
 from agent_factory.models import bound_tools as bound_tools
 from agent_factory.models import chat_models_of as chat_models_of
 from agent_factory.models import configured as configured
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from agent_factory.structured_output.strategies import ResponseFormat
 
     class RequestChanges(TypedDict, Generic[ContextT], total=False):
-        """What `ModelRequest.override` takes."""
+        """Arguments of `ModelRequest.override`."""
 
         model: Runnable[Any, Any]
         messages: Sequence[BaseMessage]
@@ -91,13 +91,13 @@ JumpTo = Literal["tools", "model", "end"]
 """Where a hook may jump: to the pending tool calls, back to the model, or to the end."""
 
 Checkpoints = Literal["auto", "full", "delta"]
-"""Messages in a checkpoint: all of them ("full"), or those written since the previous checkpoint
+"""Messages in a checkpoint: all of them ("full"), or the messages since the previous checkpoint
 ("delta"). "auto" is "delta" where the saver supports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OmitFromSchema:
-    """Mark of a state key that is not part of the agent's input or output.
+    """Mark of a state key outside of the agent's input or output.
 
     Args:
         input: Whether to leave the key out of the input.
@@ -120,16 +120,16 @@ PrivateStateAttr = OmitFromSchema(input=True, output=True)
 
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
-    """What LangGraph does with a node that fails, takes too long, or ran before on the same input.
+    """The reaction of LangGraph to a node that fails, takes too long, or ran before on this input.
 
-    The arguments are those of LangGraph's `add_node`.
+    The arguments are the arguments of LangGraph's `add_node`.
 
     Args:
         retry_policy: Which errors start the node again, and when; the first policy that matches.
         cache_policy: By which key a result comes from the agent's `cache`, and for how long. By
             default, the key is the whole input of the node, ids of messages included.
         timeout: The longest time of one attempt, in seconds or as a timedelta, or a TimeoutPolicy.
-            Only async runs can have one.
+            Only async runs can have a timeout.
 
     Raises:
         ArgumentError: An argument has another type, or a timeout is not positive.
@@ -186,7 +186,7 @@ ResponseT = TypeVar("ResponseT", default=Any)
 
 
 class AgentState(TypedDict, Generic[ResponseT]):
-    """State that every agent has. Extend it to add keys.
+    """State of every agent. Extend the class to add keys.
 
     >>> class Counting(AgentState):
     ...     calls: NotRequired[int]
@@ -225,10 +225,10 @@ class ModelRequest(Generic[ContextT]):
         messages: The conversation, without the system message.
         system_message: The system message, or None.
         system_prompt: Text of the system message; pass one of the two.
-        tool_choice: Passed to the model's `bind_tools`, unless it is None.
+        tool_choice: Passed to the model's `bind_tools`, unless None.
         tools: Client tools, and provider tools as dicts.
         response_format: The structured output strategy, or None.
-        state: State of the agent. To change it, return an update.
+        state: State of the agent. To change the state, return an update.
         runtime: Context, store and stream writer of the run.
         model_settings: Keyword arguments for this call, such as `temperature`.
 
@@ -264,8 +264,8 @@ class ModelRequest(Generic[ContextT]):
             raise ValueError("Pass system_message or system_prompt to ModelRequest, not both.")
         if system_prompt is not None:
             system_message = SystemMessage(system_prompt)
-        # Not through `__setattr__`, which warns. The __init__ that a dataclass gets sets one field
-        # at a time: that takes 1.7 µs in place of 0.8, with `frozen=True` 1.6 (Python 3.11).
+        # Not through `__setattr__`, which warns. The __init__ of a dataclass sets one field at a
+        # time: this takes 1.7 µs in place of 0.8, with `frozen=True` 1.6 (Python 3.11).
         self.__dict__.update(
             model=model,
             messages=messages,
@@ -287,10 +287,11 @@ class ModelRequest(Generic[ContextT]):
         """Return a copy with some fields changed.
 
         Args:
-            **changes: Any field of the request, or `system_prompt` for its text.
+            **changes: Any field of the request, or `system_prompt` for the text of its system
+            message.
 
         Raises:
-            TypeError: A name is not that of a field; the model or a tool is given by its name.
+            TypeError: A name is not the name of a field; the model or a tool is given by its name.
             ValueError: Both `system_message` and `system_prompt` are given.
 
         >>> from langchain_core.language_models import FakeListChatModel
@@ -303,7 +304,7 @@ class ModelRequest(Generic[ContextT]):
                 raise ValueError("Override either system_message or system_prompt, not both.")
             text = changes.pop("system_prompt")
             changes["system_message"] = None if text is None else SystemMessage(text)
-        # A caller without a type checker, or one that passes a dict.
+        # A caller without a type checker, or with a dict.
         if not changes.keys() <= _REQUEST_FIELDS.keys():
             unknown = sorted(changes.keys() - _REQUEST_FIELDS.keys())
             raise TypeError(
@@ -317,8 +318,8 @@ class ModelRequest(Generic[ContextT]):
         request = self
         if "model" in changes and "wrapped_model" in self.__dict__:
             request = self._with_model(changes.pop("model"), self.__dict__["wrapped_model"][1])
-        # What copy.copy() does, but faster: layers call this often. `dataclasses.replace` calls
-        # __init__, which takes four times as long.
+        # As copy.copy(), but faster: layers call this often. `dataclasses.replace` calls __init__,
+        # which takes four times as long.
         other = object.__new__(type(self))
         other.__dict__.update(request.__dict__, **changes)
         return other
@@ -327,22 +328,22 @@ class ModelRequest(Generic[ContextT]):
         """Return a copy whose model is wrapped, also if an inner layer chooses another model.
 
         Args:
-            wrap: Function of a model that returns a model, such as one whose answers pass a flow
-                (`stream_through`). A layer further out wraps the model of a layer further in.
+            wrap: Function of a model that returns a model, such as a model whose answers pass a
+                flow (`stream_through`). A layer further out wraps the model of a layer further in.
 
         >>> from langchain_core.language_models import FakeListChatModel
         >>> request = ModelRequest(model=FakeListChatModel(responses=["hi"]), messages=[])
         >>> request.wrapped(lambda model: model.bind(stop=["."])).model.kwargs
         {'stop': ['.']}
         """
-        # Not a field: nobody but `override` needs it. A layer that reads the model, or passes it to
-        # a request that it makes itself, gets the wrapped one.
+        # Not a field: only `override` needs the wraps. A layer that reads the model, or passes the
+        # model to a new request, gets the wrapped model.
         base, wraps = self.__dict__.get("wrapped_model", (self.model, ()))
         return self._with_model(base, (*wraps, wrap))
 
     def _with_model(self, base: Any, wraps: tuple[Callable[[Any], Any], ...]) -> Self:
-        """Return a copy with a model, inside of what layers have wrapped it in."""
-        # The last wrap is that of the innermost layer, which sees what the model says first.
+        """Return a copy with a model, inside of the wraps of the layers."""
+        # The last wrap is the innermost layer's, which sees the model's answer first.
         model = reduce(lambda inner, wrap: wrap(inner), reversed(wraps), base)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, model=model, wrapped_model=(base, wraps))
@@ -363,7 +364,7 @@ class ModelRequest(Generic[ContextT]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ModelRequest) and self.__dict__ == other.__dict__
 
-    __hash__ = None  # type: ignore[assignment]  # It is mutable and compares by value.
+    __hash__ = None  # type: ignore[assignment]  # mutable, and compares by value
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={self.__dict__[name]!r}" for name in _REQUEST_FIELDS)
@@ -477,7 +478,7 @@ class setting(Generic[ValueT]):
         self._variable.set(self._value)
 
     def __exit__(self, *_: object) -> None:
-        # Not by a token: a coroutine that is dropped may be closed in another context.
+        # Not by a token: a dropped coroutine may be closed in another context.
         self._variable.set(self._before)
 
 

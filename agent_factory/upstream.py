@@ -1,7 +1,7 @@
 """Unpublished behaviour of LangGraph and langchain-core that the package relies on.
 
-Each reliance stands here once, with the reason and the version it was seen in, and has a canary in
-``tests/test_upstream.py``: an upgrade that changes one fails there first.
+Each reliance stands here once, with the reason and the version of the observation, and has a canary
+in ``tests/test_upstream.py``: an upgrade with another behaviour fails there first.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ E = TypeVar("E", bound=Exception)
 
 # langgraph/_internal/_constants.py, 1.2: the public name in langgraph.constants is deprecated.
 INTERRUPT = "__interrupt__"
-"""Key under which LangGraph returns what a run waits for."""
+"""Key under which LangGraph returns the interrupts of a run."""
 
 RESUME = "__resume__"
 """Channel under which LangGraph stores the answers to the interrupts of a task."""
 
-# langchain_core/runnables/config.py, 1.x: the context variable that holds the config of the node
-# under way. The models and tools that a node calls inherit their callbacks and tags from it.
+# langchain_core/runnables/config.py, 1.x: the context variable with the config of the current
+# node. The models and tools that a node calls inherit callbacks and tags from this config.
 current_config = var_child_runnable_config
 
 run_identity: Callable[[Runtime[Any]], object | None] = attrgetter("control")
-"""Returns an object that is one for all steps of a run and all its subgraphs, and no other run.
+"""Returns the same object for all steps of a run and all its subgraphs, and for no other run.
 
 langgraph/pregel/main.py, 1.2: Pregel makes one `RunControl` for each run and hands it down in
 `Runtime.control`. Only its use for draining is documented. `execution_info.run_id` would be
-the documented way, but it is None where the caller's config has no run id.
+the documented way, but is None where the caller's config has no run id.
 """
 
 
 def run_of_node(config: RunnableConfig | None) -> object | None:
-    """Return the `run_identity` of the run that a node of this config belongs to."""
+    """Return the `run_identity` of the run of a node with this config."""
     runtime = (config or {}).get("configurable", {}).get("__pregel_runtime")
     return runtime and run_identity(runtime)
 
 
 def super_step(config: RunnableConfig) -> int:
-    """Return the number of the super-step that a node or an edge runs in; 0 where it is unknown.
+    """Return the number of the super-step of a node or an edge; 0 where it is unknown.
 
-    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes it to the task's metadata.
+    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes the number to the task's metadata.
     """
     step: int = config.get("metadata", {}).get("langgraph_step", 0)
     return step
@@ -76,16 +76,16 @@ def super_step(config: RunnableConfig) -> int:
 SCRATCHPAD = "__pregel_scratchpad"
 """Key of a node's `configurable`, from whose value `step_and_stop` reads.
 
-langgraph/managed/is_last_step.py, 1.2: `RemainingSteps` is their difference, the steps that a run
-has left with the one that the node is in. As a managed value it would be a key of the state.
+langgraph/managed/is_last_step.py, 1.2: `RemainingSteps` is their difference, the remaining steps of
+a run with the node's own. As a managed value, the number would be a key of the state.
 """
 
 step_and_stop: Callable[[Any], tuple[int, int]] = attrgetter("step", "stop")
-"""Returns the super-step that a node is in, and the one at which its run is out of steps."""
+"""Returns the super-step of a node, and the step at which its run is out of steps."""
 
 
 def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConfig | None) -> bool:
-    """Return True if the node of this config raised the only interrupt, not a subgraph in it.
+    """Return True if the node of this config raised the only interrupt, not a subgraph inside.
 
     langgraph/types.py, 1.2: `interrupt` derives the id from the checkpoint namespace of its task.
     """
@@ -94,9 +94,9 @@ def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConf
 
 
 def is_json_overwrite(value: Any) -> bool:
-    """Return True if a write is an `Overwrite` in the form it has in JSON.
+    """Return True if a write is an `Overwrite` in its form in JSON.
 
-    langgraph/channels/binop.py, 1.2: a dict with the key or the type "__overwrite__" counts as one.
+    langgraph/channels/binop.py, 1.2: a dict with the key or the type "__overwrite__" counts.
     """
     return isinstance(value, Mapping) and "__overwrite__" in (*value, value.get("type"))
 
@@ -104,16 +104,16 @@ def is_json_overwrite(value: Any) -> bool:
 construct_prompt = ChatPromptValue.model_construct
 """Makes a prompt of `messages=` that `BaseChatModel` takes without converting them one by one.
 
-langchain_core/language_models/chat_models.py, 1.x: `_convert_input` returns a `PromptValue` as
-it is. Unvalidated construction is safe for lists of messages, and ten times faster.
+langchain_core/language_models/chat_models.py, 1.x: `_convert_input` returns a `PromptValue`
+unchanged. Unvalidated construction is safe for lists of messages, and ten times faster.
 """
 
 
 def read_channels(config: RunnableConfig) -> dict[str, Any]:
-    """Return the state of the graph that runs, read from its channels; empty outside of a graph.
+    """Return the state of the running graph, from its channels; empty outside of a graph.
 
-    langgraph/prebuilt/tool_node.py, 1.2: `_extract_state` does the same for calls that arrive by
-    `Send` and bring no state. Pregel installs `partial(local_read, scratchpad, channels, ...)`.
+    langgraph/prebuilt/tool_node.py, 1.2: `_extract_state` does the same for calls by `Send`, which
+    bring no state. Pregel installs `partial(local_read, scratchpad, channels, ...)`.
     """
     read = config.get("configurable", {}).get("__pregel_read")
     if read is None:
@@ -123,7 +123,7 @@ def read_channels(config: RunnableConfig) -> dict[str, Any]:
 
 
 def read_keys(config: RunnableConfig, keys: list[str]) -> dict[str, Any]:
-    """Return the values that some keys of the state have before a node of this config writes.
+    """Return the values of some keys of the state before a node of this config writes.
 
     langgraph/pregel/_algo.py, 1.2: see `read_channels`. Keys without a value are left out.
     """
@@ -135,7 +135,7 @@ def messages_delta_reducer(default: Callable[..., Any]) -> Callable[..., Any]:
     """Return the reducer by which LangGraph recognizes a delta channel of messages.
 
     langgraph 1.2, `pregel/_messages.py`: writes of a DeltaChannel with `_messages_delta_reducer`
-    itself become messages with ids before they are stored. Other channels store pairs and strings.
+    become messages with ids before they are stored. Other channels store pairs and strings.
     LangGraph calls the function experimental; lists of messages work with the default too.
     """
     reducer: Callable[..., Any] = getattr(langgraph_message, "_messages_delta_reducer", default)
@@ -151,14 +151,14 @@ The name is not exported. `agent_factory.review` needs it to answer an old inter
 
 CLEAR_TASKS = "__end__"
 """Node name with which `update_state(config, None, CLEAR_TASKS)` ends the tasks of the current
-step and keeps what they wrote (langgraph 1.2.22, `pregel/main.py`, `Pregel.bulk_update_state`).
+step and keeps their writes (langgraph 1.2.22, `pregel/main.py`, `Pregel.bulk_update_state`).
 
-The name is `langgraph.graph.END`; that it has this meaning is only said in a source comment.
+The name is `langgraph.graph.END`; only a comment in the source gives this meaning.
 """
 
 
 def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
-    """The name and the provider of a chat model, as it reports them to LangSmith.
+    """The name and the provider of a chat model, as reported to LangSmith.
 
     langchain-core 1.7, `language_models/chat_models.py`: `_get_ls_params`; empty without it.
     """
@@ -167,7 +167,7 @@ def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
 
 
 class ModelWrapper(BaseChatModel):
-    """Chat model that asks another one, `inner`, and has its name and its provider.
+    """Chat model that asks another model, `inner`, and has its name and its provider.
 
     langchain-core 1.7, `language_models/chat_models.py`: traces and callbacks get both from these.
     """
@@ -186,8 +186,8 @@ def initialized_chat_model(model: Any, config: RunnableConfig | None = None) -> 
     """The chat model that a model of `init_chat_model(configurable_fields=...)` makes for a config.
 
     langchain 1.5.2, `chat_models/base.py`: `_model(config)` of a `_ConfigurableModel` makes the
-    model, with the tools that were bound; no public method does. With `configurable_fields="any"`,
-    each key of the config becomes an argument, so keys that LangGraph reads are left out.
+    model, with the bound tools; no public method does. With `configurable_fields="any"`, each key
+    of the config becomes an argument, so keys of LangGraph are left out.
     """
     if type(model).__name__ != "_ConfigurableModel":
         return model
@@ -205,13 +205,13 @@ def task_identity(runtime: Any) -> object:
 
 
 class SubagentTransformer(SubgraphTransformer):
-    """Projects the agents that a run calls as `subagents`, in the event protocol "v3".
+    """Projects the agents called by a run as `subagents`, in the event protocol "v3".
 
     Each is a run stream, as in `subgraphs`, with a `name`, and the id of the tool call that started
     the agent, or None, as its `cause`.
 
-    langgraph 1.2.22, `stream/transformers.py`: the base class is published, and its hook and the
-    attributes are not. `_lc_by_ns` holds `lc_agent_name` of nested graphs, None in others.
+    langgraph 1.2.22, `stream/transformers.py`: the base class is published, but not its hook and
+    its attributes. `_lc_by_ns` holds `lc_agent_name` of nested graphs, None for other graphs.
     """
 
     def init(self) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class SubagentTransformer(SubgraphTransformer):
 
 
 def empty_graph(graph: Any) -> Callable[[], dict[str, Any]]:
-    """Return a function that gives the attributes of a graph without nodes to another one like it.
+    """Return a function that gives the attributes of a graph without nodes to a similar graph.
 
     langgraph/graph/state.py, 1.2: a `StateGraph` begins with collections that its methods fill, and
     with channels, which take a third of the time to build. Compiled graphs copy them.
@@ -239,15 +239,14 @@ def empty_graph(graph: Any) -> Callable[[], dict[str, Any]]:
     return lambda: {name: copy(value) for name, value in before.items()}
 
 
-# Nodes of a compiled graph
-#
-# langgraph/pregel/_read.py, 1.2: `PregelNode.node` is a cached property, a runnable that is traced
-# as a chain: the node, and then its writers. `prepare_single_task` reads it for each task. A copy
-# makes it again. graph/state.py, `attach_node`: the first writer is that of updates and commands.
+# Nodes of a compiled graph  langgraph/pregel/_read.py, 1.2: `PregelNode.node` is a cached property,
+# a runnable that is traced as a chain: the node, and then its writers. `prepare_single_task` reads
+# it for each task. A copy makes it again. graph/state.py, `attach_node`: the first writer is for
+# updates and commands.
 
 
 def node_runnable(node: Any, end: Any = None) -> Runnable[Any, Any]:
-    """Return what LangGraph runs for a node: it and its writers, or `end` in their place."""
+    """Return the runnable of a node for LangGraph: the node and its writers, or `end` instead."""
     runnable: Runnable[Any, Any] = node.copy({} if end is None else {"writers": [end]}).node
     return runnable
 
@@ -258,7 +257,7 @@ def run_in_place(node: Any, runnable: Any) -> None:
 
 
 def node_writers(node: Any) -> list[Runnable[Any, Any]]:
-    """Return the writers of a node: that of updates and commands, and then those of its edges."""
+    """Return the writers of a node: first for updates and commands, then for its edges."""
     writers: list[Runnable[Any, Any]] = node.writers
     return writers
 
@@ -267,7 +266,7 @@ def run_without_graph(node: Any) -> None:
     """Let a ToolNode run outside of a graph, with an empty runtime.
 
     langgraph/_internal/_runnable.py, 1.2: `RunnableCallable.func_accepts` has the key and the
-    default of each parameter that it fills in. Without a default, its error names neither.
+    default of each parameter to fill in. Without a default, its error names neither.
     """
     key, _ = node.func_accepts["runtime"]
     node.func_accepts["runtime"] = key, Runtime()
@@ -279,7 +278,7 @@ def run_without_graph(node: Any) -> None:
 RESERVED_KEYS = frozenset(
     ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "assistant_id", "graph_id")
 )
-"""Keys of `config["configurable"]` that LangGraph reads and whose names do not say so.
+"""Keys of `config["configurable"]` that LangGraph reads and whose names give no sign of it.
 
 langgraph/_internal/_constants.py, 1.2, and `_build_server_info` in pregel/main.py. All others begin
 with "__pregel_", or with "langgraph_auth_" where LangGraph's server has set them.
@@ -296,10 +295,10 @@ def is_reserved(key: str) -> bool:
 
 
 RUN_ID = "run_id"
-"""Key in the metadata of a config by which LangGraph knows that a run continues another one.
+"""Key in the metadata of a config by which LangGraph knows that a run continues another run.
 
-langgraph/pregel/_loop.py, 1.2: with the `run_id` that the last checkpoint has in its metadata, the
-input of a run is dropped and the thread goes on where it is, also past a pause.
+langgraph/pregel/_loop.py, 1.2: with the `run_id` in the metadata of the last checkpoint, the input
+of a run is dropped and the thread goes on from there, also past a pause.
 """
 
 
@@ -308,19 +307,19 @@ SAVER = "__pregel_checkpointer"
 
 
 def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver of the graph that a node of this config belongs to, if there is one.
+    """Return the saver of the graph of a node with this config, if any.
 
-    langgraph/pregel/_algo.py, 1.2: each task gets it under this key.
+    langgraph/pregel/_algo.py, 1.2: each task gets the saver under this key.
     """
     saver = config.get("configurable", {}).get(SAVER)
     return saver if isinstance(saver, BaseCheckpointSaver) else None
 
 
 def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> RunnableConfig:
-    """Return a config for work that goes on when the node of a config has ended.
+    """Return a config for work that goes on after the node of a config has ended.
 
     It has the tags, callbacks and keys of the caller, without handlers of streams. A graph with it
-    is a run by itself, in the thread of this id, with the context and the store of `runtime`.
+    is a separate run, in the thread of this id, with the context and the store of `runtime`.
 
     langgraph/pregel, 1.2: reserved keys, and keys of the metadata, make a graph a part of a run.
     """
@@ -335,7 +334,7 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
     result: RunnableConfig = {
         "tags": list(config.get("tags") or ()),
         "metadata": {k: v for k, v in metadata.items() if not is_reserved(k)},
-        # Without one, the work would inherit those of the node that started it.
+        # Otherwise the work would inherit the callbacks of the node that started it.
         "callbacks": callbacks or CallbackManager([]),
         "configurable": {
             **{key: value for key, value in keys.items() if not is_reserved(key)},
@@ -349,7 +348,7 @@ def detached(config: RunnableConfig, thread: str, runtime: Runtime[Any]) -> Runn
 
 
 def coerced_context(context: Any, schema: object) -> Any:
-    """Return the context of a run in the form that its nodes get.
+    """Return the context of a run in the form for its nodes.
 
     langgraph/pregel/main.py, 1.2: `_coerce_context` makes an instance of the schema of a dict.
     """
@@ -373,7 +372,7 @@ def needs_task(error: BaseException) -> bool:
 def stores_at_exit(config: RunnableConfig) -> bool:
     """Return True if a run stores nothing before it ends, as with `durability="exit"`.
 
-    langgraph/pregel/main.py, 1.2: graphs that it calls learn it from this key.
+    langgraph/pregel/main.py, 1.2: graphs inside learn this from the key.
     """
     return config["configurable"].get("__pregel_durability") == "exit"
 
@@ -383,9 +382,9 @@ def stored_writes(
 ) -> tuple[RunnableConfig, list[tuple[str, Any]], str]:
     """Return the arguments of `put_writes` for a node that writes `pairs` and leads to `target`.
 
-    langgraph/pregel/_loop.py, 1.2: a run that is resumed at the checkpoint takes a task with writes
-    for done. When the task ends, all its writes are stored, but savers keep the earlier write at a
-    place in the list. So `target` is written as often as the task may send to others.
+    langgraph/pregel/_loop.py, 1.2: a run resumed at the checkpoint takes a task with writes for
+    done. When the task ends, all its writes are stored, but savers keep the earlier write of an
+    index in the list. So `target` is written as often as the task may send to other nodes.
     """
     info = config["configurable"]["__pregel_runtime"].execution_info
     targets = [(f"branch:to:{target}", None)] * number
@@ -393,15 +392,15 @@ def stored_writes(
 
 
 def checkpoint_of(config: RunnableConfig) -> RunnableConfig:
-    """Return the config of the checkpoint that the step of a node began with."""
-    # The checkpoint is one of the graph, and the config has the namespace of a task in it.
+    """Return the config of the checkpoint before the step of a node."""
+    # The checkpoint is the graph's, and the config has the namespace of a task of the graph.
     keys, namespace = config["configurable"], "|".join(graph_namespace(config))
     checkpoint_id = keys["__pregel_runtime"].execution_info.checkpoint_id
     return {"configurable": {**keys, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
 
 
 def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
-    """Return what the node of this config has written directly so far, before it returns.
+    """Return the direct writes of the node of this config so far, before it returns.
 
     langgraph/pregel/_algo.py and _retry.py, 1.2: a task gets its `extend`; with a timeout, wrapped.
     """
@@ -414,17 +413,17 @@ NO_TASK = "00000000-0000-0000-0000-000000000000"
 """Task whose writes belong to the state of a checkpoint, however the thread goes on.
 
 langgraph/pregel/_loop.py, 1.2: `_first` applies them, and a general `update_state` does not. Savers
-keep the write that they have at a place in the list, so a list begins with the earlier ones.
+keep the first write of an index in the list, so a list begins with the earlier writes.
 """
 
 
 def reading_after(
     config: RunnableConfig, writes: Callable[[Sequence[tuple[str, Any]]], list[tuple[str, Any]]]
 ) -> RunnableConfig:
-    """Return the config of a node that reads the state directly, as it is after these writes.
+    """Return the config of a node that reads the state directly, after these writes.
 
-    langgraph/pregel/_algo.py, 1.2: a task gets `local_read`, which applies what the task has
-    written if it is called with `fresh=True`: `writes` gets that, and adds what goes before it.
+    langgraph/pregel/_algo.py, 1.2: a task gets `local_read`, which applies the writes of the task
+    if called with `fresh=True`: `writes` gets these writes, and adds the earlier writes.
     """
     configurable = config["configurable"]
     read, pending = configurable["__pregel_read"], sent_writes(config)
@@ -433,8 +432,8 @@ def reading_after(
         every, direct = writes(pending if fresh else ()), [*pending]
         if not every:
             return read(select, fresh)
-        # In place: LangGraph's `local_read` looks into this very deque. What the node has written
-        # goes back into it, because a read changes nothing.
+        # In place: LangGraph's `local_read` looks into this very deque. The writes of the node go
+        # back into the deque, because a read changes nothing.
         pending.clear()
         pending.extend(every)
         try:
@@ -469,8 +468,8 @@ def at_node(
 ) -> RunnableConfig:
     """Return the config that a task of another node would have in a later super-step.
 
-    langgraph/pregel/_algo.py, 1.2: see `at_step`. Each task has another `Runtime`, which has its
-    namespace too. A node that is `sent` to has no edge that leads to it.
+    langgraph/pregel/_algo.py, 1.2: see `at_step`. Each task has another `Runtime`, with its
+    namespace. No edge leads to a node that is `sent` to.
     """
     result = in_namespace(at_step(config, ahead, run_id), node, task)
     configurable = result["configurable"]
@@ -493,8 +492,8 @@ def in_namespace(
 ) -> RunnableConfig:
     """Return the config of a node with the namespace of another task, of another node.
 
-    langgraph/pregel/_algo.py, 1.2: it ends with the name of the node and the id of the task. Graphs
-    that the node calls store their checkpoints below it. `step` is for `super_step` alone.
+    langgraph/pregel/_algo.py, 1.2: the namespace ends with the name of the node and the id of the
+    task. Graphs inside store their checkpoints below. `step` is for `super_step` alone.
     """
     configurable = config["configurable"]
     around, mark, _ = configurable["checkpoint_ns"].rpartition("|")
@@ -506,7 +505,7 @@ def in_namespace(
 
 
 def counting_graphs(config: RunnableConfig, number: Callable[[], int]) -> RunnableConfig:
-    """Return the config of a node, in which a function counts the graphs that the node calls.
+    """Return the config of a node, in which a function counts the graphs called by the node.
 
     langgraph/pregel/_loop.py, 1.2: the number of a graph ends its namespace, unless it is 0.
     """
@@ -516,28 +515,28 @@ def counting_graphs(config: RunnableConfig, number: Callable[[], int]) -> Runnab
 
 
 def graph_namespace(config: RunnableConfig | None) -> tuple[str, ...]:
-    """Return the namespace of the graph that a node of this config belongs to.
+    """Return the namespace of the graph of a node with this config.
 
-    langgraph/pregel/main.py, 1.2: streams show it with each event.
+    langgraph/pregel/main.py, 1.2: streams show the namespace with each event.
     """
     namespace = (config or {}).get("configurable", {}).get("checkpoint_ns", "")
     return tuple(namespace.split("|")[:-1])
 
 
 def task_id(config: RunnableConfig) -> str:
-    """Return the id of the task that a node of this config runs in.
+    """Return the id of the task of a node with this config.
 
-    langgraph/pregel/_algo.py, 1.2: the namespace of a task ends with it.
+    langgraph/pregel/_algo.py, 1.2: the namespace of a task ends with the id.
     """
     namespace: str = config["configurable"]["checkpoint_ns"]
     return namespace.rpartition(":")[2]
 
 
 def task_namespace(metadata: Mapping[str, Any]) -> str | None:
-    """Return the namespace of the task that a run with this metadata is a part of.
+    """Return the namespace of the task around a run with this metadata.
 
-    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` adds it to the metadata of a node, from
-    which graphs that the node calls inherit it; their nodes have others.
+    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` adds the namespace to the metadata of a
+    node, from which graphs called by the node inherit it; their nodes have others.
     """
     return metadata.get("langgraph_checkpoint_ns")
 
@@ -545,12 +544,12 @@ def task_namespace(metadata: Mapping[str, Any]) -> str | None:
 def place_of_run(
     configurable: Mapping[str, Any], *, stateful: bool
 ) -> tuple[RunnableConfig, dict[str, Any]]:
-    """Return where the thread of a graph lies that is about to run, and keys to run it with.
+    """Return the config of the thread of a graph that is about to run, and keys for the run.
 
     With `stateful`, the graph keeps its history over runs of its parent: `checkpointer=True`.
 
     langgraph/pregel/_loop.py, 1.2: within a node, the namespace is that of its task, and the number
-    of the graph among those that the node calls, unless it is 0. To ask for the number counts it.
+    of the graph among the node's graphs, unless it is 0. Asking for the number counts the graph.
     """
     keys = ("thread_id", "checkpoint_id")
     place = {key: configurable[key] for key in keys if configurable.get(key)}
@@ -569,24 +568,24 @@ def place_of_run(
 
 
 def number_after(checkpoint: str) -> None:
-    """Give each checkpoint that this process makes from now on an id after one that it has read.
+    """Give later checkpoints of this process ids after the id of a checkpoint that it has read.
 
     langgraph/checkpoint/base/id.py, 4.3: an id begins with the time of its process. Savers take the
-    highest id for the newest checkpoint, so nobody would read one of a clock that is behind.
+    highest id for the newest checkpoint, so nobody would read a checkpoint of a slow clock.
     """
     with suppress(ValueError):  # an id of another form has no time
         id = UUID(checkpoint)
         if id.version == 6:
             time = (id.int >> 80) << 12 | (id.int >> 64) & 0xFFF
             numbers: Any = checkpoint_ids
-            if time > (numbers._last_v6_timestamp or 0):  # mostly it is not
+            if time > (numbers._last_v6_timestamp or 0):  # mostly the time is not later
                 numbers._last_v6_timestamp = time
 
 
 def earlier_checkpoint(config: RunnableConfig) -> tuple[Any, RunnableConfig, Any] | None:
     """Return a saver, and arguments of `list` for the checkpoint before the step of a node.
 
-    None without a saver, and in a branch that goes on from a checkpoint which the caller has named.
+    None without a saver, and in a branch from a checkpoint that the caller has named.
 
     langgraph/pregel/_loop.py, 1.2: a run with new input begins with a checkpoint. The writes of an
     unfinished step are stored with the one before. The config of a branch has a replay state.
@@ -612,7 +611,7 @@ def is_nested(configurable: Mapping[str, Any]) -> bool:
 def in_runtime(config: RunnableConfig, runtime: Runtime[Any]) -> RunnableConfig:
     """Return a config by which `get_stream_writer` and the like find a runtime.
 
-    langgraph/config.py and langgraph/runtime.py, 1.2: they read it under this key.
+    langgraph/config.py and langgraph/runtime.py, 1.2: both read the runtime under this key.
     """
     return {**config, "configurable": {**config["configurable"], "__pregel_runtime": runtime}}
 
@@ -626,13 +625,13 @@ def streams_message_events(configurable: Mapping[str, Any]) -> bool:
 
 
 def waiting_nodes(entry: CheckpointTuple, *, latest: bool) -> list[str]:
-    """Return the nodes that come next in a stored thread, whether or not a graph has them.
+    """Return the next nodes of a stored thread, whether or not a graph has them.
 
-    With `latest`, these include nodes after tasks that have ended while others have not: LangGraph
-    runs such tasks again at an older checkpoint.
+    With `latest`, these include nodes after finished tasks of an unfinished step: LangGraph runs
+    such tasks again at an older checkpoint.
 
     langgraph/graph/state.py, 1.2: an edge is a channel `branch:to:NODE`, and `Send`s are in the
-    channel `__pregel_tasks`. Only a channel that the last step has written waits.
+    channel `__pregel_tasks`. Only a channel written by the last step waits.
     """
     values, versions = entry.checkpoint["channel_values"], entry.checkpoint["channel_versions"]
     newest: Any = max(versions.values(), default=None)
@@ -652,7 +651,7 @@ def waiting_nodes(entry: CheckpointTuple, *, latest: bool) -> list[str]:
 def waiting_interrupts(entry: CheckpointTuple) -> dict[str, tuple[Interrupt[Any], ...]]:
     """Return the interrupts of a stored thread, by the ids of their tasks.
 
-    langgraph/pregel/_loop.py, 1.2: a task that interrupts writes them to `__interrupt__`.
+    langgraph/pregel/_loop.py, 1.2: a task writes its interrupts to `__interrupt__`.
     """
     writes = entry.pending_writes or ()
     return {task: tuple(value) for task, channel, value in writes if channel == INTERRUPT}
@@ -662,9 +661,9 @@ _CONTROL = {INTERRUPT, RESUME, "__error__", "__error_source_node__"}
 
 
 def finished_writes(entry: CheckpointTuple) -> list[tuple[str, str, Any]]:
-    """Return what finished tasks have written after a stored checkpoint: task, channel, value.
+    """Return the writes of finished tasks after a stored checkpoint: task, channel, value.
 
-    langgraph/pregel/_task_status.py, 1.2: a task that has written anything else than these control
+    langgraph/pregel/_task_status.py, 1.2: a task with a write to another channel than these control
     channels has ended. A new input drops it, and so does `update_state` except with `CLEAR_TASKS`.
     """
     return [write for write in entry.pending_writes or () if write[1] not in _CONTROL]
@@ -684,7 +683,7 @@ def open_interrupts(entry: CheckpointTuple) -> dict[str, bool]:
 
 
 def named_interrupts(resume: Any) -> set[str]:
-    """Return the ids of interrupts that an answer names; none if it answers the only one.
+    """Return the ids of interrupts in an answer; none if it answers the only interrupt.
 
     langgraph/pregel/_loop.py, 1.2: a dict whose keys are all such ids has an answer for each.
     """
@@ -696,7 +695,7 @@ def named_interrupts(resume: Any) -> set[str]:
 
 
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
-    """Return True if the caller of a graph around this one sees the steps of this one.
+    """Return True if the caller of a graph around this graph sees the steps of this graph.
 
     langgraph/pregel/main.py, 1.2: `stream(subgraphs=True)` hands its stream down under this key.
     """
@@ -704,7 +703,7 @@ def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
 
 
 def is_resumed(configurable: Mapping[str, Any]) -> bool:
-    """Return True if the graph around this one goes on with a run that it has begun before.
+    """Return True if the graph around this graph continues an earlier run of this graph.
 
     langgraph/pregel/_loop.py, 1.2: the input of a nested graph is the same in both cases.
     """
@@ -778,7 +777,7 @@ _RAISES_LATE = "_agent_factory_raises_late"
 def raise_late(error: BaseException) -> None:
     """Have LangGraph raise the error of a task when the other tasks of its step have ended.
 
-    langgraph/pregel/_runner.py, 1.2: only the refusal of an answer does not cancel them.
+    langgraph/pregel/_runner.py, 1.2: only the refusal of an answer does not cancel other tasks.
     """
     with suppress(AttributeError):  # of a frozen class
         if not (isinstance(error, GraphBubbleUp) or is_invalid_resume(error)):
@@ -787,7 +786,7 @@ def raise_late(error: BaseException) -> None:
 
 
 def unmark(error: BaseException) -> None:
-    """Take the mark of `raise_late` from an error that a run of a graph ends with."""
+    """Take the mark of `raise_late` from the error at the end of a run of a graph."""
     if vars(error).pop(_RAISES_LATE, False):
         del error._langgraph_invalid_resume  # type: ignore[attr-defined]
 

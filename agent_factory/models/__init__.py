@@ -14,10 +14,10 @@ from agent_factory.upstream import ModelWrapper, initialized_chat_model
 
 
 def configured(model: Any, config: RunnableConfig | None = None) -> Any:
-    """The model that a configurable model stands for in this run; any other model as it is.
+    """The model that a configurable model stands for in this run; another model unchanged.
 
     Args:
-        model: A chat model, perhaps with arguments bound to it.
+        model: A chat model, perhaps with bound arguments.
         config: Config of the call. None: the config of the node that calls this function; outside
             of a run, there is none, and the result is the default model.
 
@@ -35,7 +35,7 @@ def configured(model: Any, config: RunnableConfig | None = None) -> Any:
     if isinstance(model, RunnableBinding):
         inner = configured(model.bound, merge_configs(ensure_config(config), model.config))
         return model if inner is model.bound else model.model_copy(update={"bound": inner})
-    # Imported only for the models that may need them: these modules take some milliseconds.
+    # Imported only for models with a need: these modules take some milliseconds.
     from langchain_core.runnables.configurable import DynamicRunnable
     from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 
@@ -47,11 +47,12 @@ def configured(model: Any, config: RunnableConfig | None = None) -> Any:
         return model.model_copy(update={"runnable": first, "fallbacks": others})
     if not isinstance(model, DynamicRunnable):
         return initialized_chat_model(model, config)
-    # In core alone, a config that is bound to the model replaces all keys of that of the run.
+    # In core alone, a config that is bound to the model replaces all keys of the run's config.
     chosen, chosen_config = model.prepare(merge_configs(ensure_config(config), model.config))
     if type(chosen) is type(model.default):
-        # A model with other fields is a new object, for which pydantic copies lists and dicts. What
-        # a model keeps in them, such as the requests of a fake, is to be in those of the default.
+        # A model with other fields is a new object, for which pydantic copies lists and dicts.
+        # Their items, such as the requests of a fake, belong into the lists and dicts of the
+        # default.
         for name, value in vars(model.default).items():
             if isinstance(value, list | dict) and vars(chosen).get(name) == value:
                 vars(chosen)[name] = value
@@ -62,7 +63,7 @@ def configured(model: Any, config: RunnableConfig | None = None) -> Any:
 
 
 def unbound(model: Any) -> Any:
-    """The model that the user named: inside of bindings and wrappers, as this run configures it."""
+    """The model named by the user: inside of bindings and wrappers, as this run configures it."""
     model = configured(model)
     while isinstance(model, RunnableBinding | ModelWrapper):
         model = model.inner if isinstance(model, ModelWrapper) else model.bound
@@ -70,7 +71,7 @@ def unbound(model: Any) -> Any:
 
 
 def chat_models_of(model: Any) -> list[Any]:
-    """The chat models of which one answers: the model inside its bindings, and its fallbacks."""
+    """The chat models of which any answers: the model inside its bindings, and its fallbacks."""
     model = unbound(model)
     # `with_fallbacks`, by its public fields: importing the class takes some milliseconds.
     runnables = () if isinstance(model, BaseChatModel) else getattr(model, "runnables", ())
@@ -79,13 +80,13 @@ def chat_models_of(model: Any) -> list[Any]:
 
 
 def bound_tools(model: Any) -> list[Any]:
-    """Tools that are bound to a model, in the form in which its provider takes them."""
+    """Tools bound to a model, in the form for its provider."""
     if not isinstance(model, RunnableBinding):
         return []
     return [*(model.kwargs.get("tools") or ()), *bound_tools(model.bound)]
 
 
 def model_name(model: Any) -> str | None:
-    """The name that a chat model has at its provider; None if it has none."""
+    """The name of a chat model at its provider; None without a name."""
     names = (getattr(model, key, None) for key in ("model_name", "model", "model_id"))
     return next((name for name in names if isinstance(name, str) and name), None)
