@@ -58,10 +58,12 @@ from agent_factory.review.questions import Question
 from agent_factory.review.records import (
     EDITED,
     REVIEWED,
+    answers_of,
     approved_digest,
     digest,
     is_same_call,
     last_records,
+    last_turn,
     original_of,
     with_edit,
     with_review,
@@ -89,7 +91,7 @@ from ._shared.changed_calls import CallChanged, Guard, approval_of
 from ._shared.declarations import policy_findings, policy_guards
 from ._shared.invocable import Called, flow_hook, once_per_task
 from ._shared.judge import RiskJudge
-from ._shared.messages import error_result, last_turn, unanswered
+from ._shared.messages import error_result
 from ._shared.validation import check_choice, copied
 
 __all__ = [
@@ -316,8 +318,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         # A hook may have written calls that share an id: each needs its own decision.
         message, store = with_valid_calls(message), approval_store(runtime.store)
         approvals = []
-        for call in unanswered(message, tail):
-            if self.policy.allows(call["name"]):
+        answered = answers_of(tail)
+        for call in message.tool_calls:
+            if call["id"] in answered or self.policy.allows(call["name"]):
                 continue
             tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
                 state=state,

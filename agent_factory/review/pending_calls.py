@@ -224,16 +224,7 @@ def _interrupted_calls(
             value = interrupt.value
             request = read_request(value, interrupt.response_schema)
             if request is not None and request.batched:
-                left, ids = list(own_calls), []
-                for position, (action, _) in enumerate(request.parts):
-                    # LangChain's request names no ids: calls are matched by name and arguments.
-                    by = ("id",) if "tool_call_id" in action else ("name", "args")
-                    asked = {"id": action.get("tool_call_id"), **action}
-                    call = next((c for c in left if all(c[k] == asked[k] for k in by)), None)
-                    if call:
-                        left.remove(call)
-                    ids.append(str(call["id"]) if call else f"{interrupt.id}/{position}")
-                yield from request.calls(ids, interrupt.id)
+                yield from request.calls(_ids_of(request, own_calls, interrupt.id), interrupt.id)
             elif request is not None:
                 ((action, _),) = request.parts
                 yield from request.calls([action["tool_call_id"] or interrupt.id], interrupt.id)
@@ -248,6 +239,22 @@ def _interrupted_calls(
                 call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
                 id_, name, args = str(call["id"]), call["name"], call["args"]
                 yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)
+
+
+def _ids_of(request: Request, calls: Iterable[Mapping[str, Any]], interrupt_id: str) -> list[str]:
+    """The ids of the calls of a request about several."""
+    left, ids = list(calls), []
+    for position, (action, _) in enumerate(request.parts):
+        ids.append(f"{interrupt_id}/{position}")
+        for call in left:
+            # LangChain's request names no ids: calls are matched by name and arguments.
+            keys = ("id",) if "tool_call_id" in action else ("name", "args")
+            named = {"id": action.get("tool_call_id"), **action}
+            if [call[key] for key in keys] == [named[key] for key in keys]:
+                left.remove(call)
+                ids[-1] = str(call["id"])
+                break
+    return ids
 
 
 class Request(NamedTuple):

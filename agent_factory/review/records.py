@@ -30,6 +30,7 @@ from agent_factory.state.history import EDITED as EDITED
 from agent_factory.state.history import RAN as RAN
 from agent_factory.state.history import RECORDS
 from agent_factory.state.history import REVIEWED as REVIEWED
+from agent_factory.state.history import answers_of as answers_of
 from agent_factory.state.history import last_turn as last_turn
 from agent_factory.state.history import messages_in as messages_in
 from agent_factory.state.history import repair as repair

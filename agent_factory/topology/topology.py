@@ -79,7 +79,7 @@ class Topology(TopologyData):
     @property
     def former_nodes(self) -> dict[str, str]:
         """The nodes of hooks by names under former names of their middleware."""
-        return former_nodes(self)
+        return former_nodes(self) if self.moved else {}
 
     @property
     def transitions(self) -> tuple[Transition, ...]:
