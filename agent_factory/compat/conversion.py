@@ -7,6 +7,7 @@ modules are loaded already, so LangChain is never imported here.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import wraps
 from importlib import import_module
 from types import ModuleType
@@ -105,23 +106,26 @@ def from_langchain_response(value: object) -> Any:
     return value
 
 
+_SETTINGS: Mapping[type[ResponseFormat], tuple[str, ...]] = {
+    ToolStrategy: ("tool_message_content", "handle_errors"),
+    ProviderStrategy: ("strict",),
+    AutoStrategy: (),
+}
+"""Strategies, which LangChain has under the same names, and their settings."""
+
+
 def from_langchain_format(value: Any) -> ResponseFormat | None:
     """Return our strategy for LangChain's strategy, or for any value of `as_response_format`."""
-    # The last: a class of the user may derive from LangChain's class.
     names = [cls.__name__ for cls in type(value).__mro__ if cls.__module__ == OUTPUT]
-    match names[-1] if names else None:
-        case "ToolStrategy":
-            return ToolStrategy(
-                value.schema,
-                tool_message_content=value.tool_message_content,
-                handle_errors=_from_langchain_handler(value.handle_errors),
-            )
-        case "ProviderStrategy":
-            return ProviderStrategy(value.schema, strict=value.schema_spec.strict)
-        case "AutoStrategy":
-            return AutoStrategy(value.schema)
-        case _:
-            return as_response_format(value)
+    for kind, fields in _SETTINGS.items():
+        # The last: a class of the user may derive from LangChain's class.
+        if names and names[-1] == kind.__name__:
+            holder = value.schema_spec if kind is ProviderStrategy else value
+            settings = {name: getattr(holder, name) for name in fields}
+            if "handle_errors" in settings:
+                settings["handle_errors"] = _from_langchain_handler(value.handle_errors)
+            return kind(value.schema, **settings)
+    return as_response_format(value)
 
 
 def to_langchain_format(strategy: ResponseFormat | None) -> object:
@@ -140,19 +144,11 @@ time shows that a layer did not change the format."""
 
 
 def _converted_strategy(strategy: ResponseFormat) -> object:
-    output = sys.modules[OUTPUT]
+    ours = next(kind for kind in _SETTINGS if isinstance(strategy, kind))
+    settings = {name: getattr(strategy, name) for name in _SETTINGS[ours]}
     try:
-        match strategy:
-            case ToolStrategy():
-                return output.ToolStrategy(
-                    strategy.schema,
-                    tool_message_content=strategy.tool_message_content,
-                    handle_errors=strategy.handle_errors,
-                )
-            case ProviderStrategy():
-                return output.ProviderStrategy(strategy.schema, strict=strategy.strict)
-            case AutoStrategy():
-                return output.AutoStrategy(strategy.schema)
+        kind = getattr(sys.modules[OUTPUT], ours.__name__)
+        return cast("object", kind(strategy.schema, **settings))
     except Exception:  # such as for a TypedDict of `typing`
         return None
 
