@@ -122,7 +122,7 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built("build_wheel", source, tmp_path_factory.mktemp("dist"))
 
 
-KINDS = (".py", ".css", ".js", ".html", ".svg", ".md")
+KINDS = (".py", ".css", ".js", ".html", ".svg", ".md", ".toml", ".txt")
 
 
 @pytest.mark.long

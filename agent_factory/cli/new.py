@@ -21,36 +21,6 @@ from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load_builder, root_and_name
 from agent_factory.errors import requirement
 
-_NODE = '''
-    def $hook(
-        self,
-        state: AgentState[Any],
-        runtime: Runtime[Any],
-    ) -> dict[str, Any] | None:
-        """$when Returns a state update or None."""
-        return None
-'''
-
-_FLOW = '''
-    def $hook(self, request: $request) -> Flow[Any]:
-        """$when `yield request` makes the call."""
-        return (yield request)
-'''
-
-_STREAM_FLOW = '''
-    def $hook(self, request: $request) -> Flow[None]:
-        """$when `yield chunk` lets one pass."""
-        while (chunk := (yield NextChunk())) is not None:
-            yield chunk
-'''
-
-_RUN_FLOW = '''
-    def $hook(self, state: $request) -> Flow[Any]:
-        """$when `yield state` runs the agent."""
-        return (yield state)
-'''
-
-
 _IMPORTS = re.compile("AgentState|Flow|ModelRequest|NextChunk|Runtime|ToolCallRequest")
 """The names in a method that the module imports."""
 
@@ -61,12 +31,12 @@ class Method:
 
     Args:
         when: Sentence about the time of a call.
-        form: Text of the method.
+        form: Template of the method.
         request: Type of the argument of a flow; empty for a node hook.
     """
 
     when: str
-    form: str = _NODE
+    form: str = "node_hook"
     request: str = ""
 
 
@@ -75,12 +45,12 @@ HOOKS: Final[Mapping[str, Method]] = {
     "before_model": Method("Runs before each model call."),
     "after_model": Method("Runs after each model call."),
     "after_agent": Method("Runs once, when a run ends."),
-    "around_agent": Method("Wraps a whole run.", _RUN_FLOW, "AgentState[Any]"),
-    "around_model": Method("Wraps each model call.", _FLOW, "ModelRequest[Any]"),
+    "around_agent": Method("Wraps a whole run.", "run_flow", "AgentState[Any]"),
+    "around_model": Method("Wraps each model call.", "call_flow", "ModelRequest[Any]"),
     "around_stream": Method(
-        "Changes each answer, chunk by chunk.", _STREAM_FLOW, "ModelRequest[Any]"
+        "Changes each answer, chunk by chunk.", "stream_flow", "ModelRequest[Any]"
     ),
-    "around_tool": Method("Wraps each tool call.", _FLOW, "ToolCallRequest"),
+    "around_tool": Method("Wraps each tool call.", "call_flow", "ToolCallRequest"),
 }
 """The methods that a new middleware can have; those without a request are node hooks."""
 
@@ -107,7 +77,9 @@ class Skeleton:
     def code(self) -> str:
         """The module."""
         methods = "".join(
-            Template(method.form).substitute(hook=hook, when=method.when, request=method.request)
+            template(f"middleware/{method.form}.py.txt").substitute(
+                hook=hook, when=method.when, request=method.request
+            )
             for hook, method in self.methods.items()
         )
         imports = {"AgentMiddleware", *_IMPORTS.findall(methods)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -48,45 +49,8 @@ LARGEST_NUMBER = 1_000_000_000_000
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
-ARGUMENT_SHOTS = """Fill in the arguments of the action from the message.
-
-Action: send_parcel: Send a parcel.
-  parcel_id: The parcel id
-  weight: The weight in kg
-Message: "Please send the parcel Q-55, it has 3 kg."
-Arguments: {"parcel_id": "Q-55", "weight": 3}
-
-Action: find_place: Find a place.
-  name: What to look for
-Message: "Can you find me a good coffee shop?"
-Arguments: {"name": "coffee shop"}
-
-Action: search_help: Search the help pages.
-  query: What to search for
-Message: "Am I able to change my password on the phone?"
-Arguments: {"query": "change my password on the phone"}
-
-"""
-
-ANSWER_SHOTS = """Answer the customer with the tool result.
-
-Customer: Where is my parcel?
-Tool result: Parcel 12 is in Berlin.
-Answer: Parcel 12 is in Berlin.
-
-Customer: What is 6 * 8?
-Tool result: 48
-Answer: The result is 48.
-
-Customer: Cancel my subscription please.
-Tool result: Subscription 7 was cancelled.
-Answer: Done. Subscription 7 was cancelled.
-
-Customer: Do you ship to France?
-Tool result: We ship to all of Europe.
-Answer: We ship to all of Europe.
-
-"""
+ARGUMENT_SHOTS = (files("agent_factory.local_model") / "arguments.txt").read_text(encoding="utf-8")
+ANSWER_SHOTS = (files("agent_factory.local_model") / "answers.txt").read_text(encoding="utf-8")
 
 
 def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, object]:
