@@ -370,12 +370,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             # In per_call mode each decision is made here, so that none can be on record.
             if self.interrupt_mode == "batched" and REVIEWED in records:
                 approval.approve(approved_digest(call, records, self.name))
-            changed = request
+            first = changed = request
             for _ in range(MOST_CHANGES):
                 # Most calls are of tools whose calls all run. Such a call needs no decision, unless
                 # a layer further in makes it a call of another tool, which the guard notices.
                 if not (is_free := self._is_free(changed)):
-                    approval.begin(changed)
+                    approval.begin(changed, is_changed=changed is not first)
                     while not isinstance(step := approval.next(), Run | Deny):
                         yield from self._perform(approval, step, store)
                     if isinstance(step, Deny):

@@ -150,14 +150,20 @@ class Approval:
         self.evidence: Evidence | None = None
         self._last_digest: tuple[ToolCallRequest | None, str] = (None, "")
 
-    def begin(self, request: ToolCallRequest) -> None:
-        """Begin with a call, or with the call that a layer has made of it."""
+    def begin(self, request: ToolCallRequest, *, is_changed: bool = False) -> None:
+        """Begin with a call.
+
+        Args:
+            request: The call.
+            is_changed: Whether a layer further in has made the call of an approved one. An edit
+                that the layer has undone is not made again: people decide about the call as is.
+        """
         self._first = self.request = request
         # Most calls need no decision, and no digest.
         earlier = self._settled.get(self.digest_of(request)) if self._settled else None
         if isinstance(earlier, ToolMessage):
             self._step: Step = Deny(request, result=earlier)
-        elif earlier is not None:
+        elif earlier is not None and not is_changed:
             self._run(edited(request, earlier))
         else:
             self._consider(request)

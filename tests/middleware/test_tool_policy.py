@@ -321,6 +321,18 @@ def test_a_call_that_a_layer_changes_is_asked_about_again(go: Go, act: Act, mode
     assert shop.ran == []
 
 
+def test_an_edit_that_a_layer_undoes_is_not_made_again(go: Go, act: Act) -> None:
+    shop = Shop(paying(7))
+    rewrites = Rewrites(7, layer=True)
+    agent = shop.agent([Rule("pay", "ask")], rewrites, interrupt_mode="per_call")
+    go(agent, "Go")
+    act("edit", agent, {"euros": 5, "to": "Ann"})
+    (asked,) = pending(agent, ONE).calls
+    assert (asked.args["euros"], shop.ran) == (7, [])
+    act("approve", agent)
+    assert shop.ran == [(7, "Ann")]
+
+
 def test_a_call_that_a_layer_makes_a_risky_one_is_asked_about(go: Go, act: Act) -> None:
     shop = Shop([{"name": "find", "args": {"query": "y"}, "id": "f"}])
     agent = shop.agent([Rule("find", "allow"), Rule("pay", "deny")], Rewrites(7, layer=True))

@@ -163,7 +163,7 @@ def test_a_call_runs_only_if_its_rule_or_who_may_decide_has_let_that_call_run(
     desk = Desk(data, rules, remembers)
     # A layer may begin the call again, or change it.
     for call in data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=4)):
-        desk.approval.begin(request_of(*call))
+        desk.approval.begin(request_of(*call), is_changed=data.draw(st.booleans()))
         for _ in range(12):
             step = desk.approval.next()
             if isinstance(step, Run | Deny):
