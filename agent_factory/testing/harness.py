@@ -87,7 +87,7 @@ def in_langgraph(
     saver = InMemorySaver() if resume else None
     node = aharness if iscoroutinefunction(work) else harness
     graph = entrypoint(checkpointer=saver, store=store)(node).bind(context=context)
-    yield from _answered(graph, {}, config, resume, lambda _: isinstance(outcome, GraphInterrupt))
+    yield from _answered(graph, {}, config, resume)
     # LangGraph does not raise an interrupt to the caller.
     if isinstance(outcome, GraphInterrupt):
         raise outcome
@@ -99,13 +99,12 @@ def _answered(
     input: object,
     config: Mapping[str, Any] | None,
     resume: Sequence[object],
-    waits: Callable[[Any], bool],
 ) -> Flow[Any]:
     """Run a graph, and resume the run with each answer while it waits."""
     run_config = in_thread(config, "harness")
     result = yield Invoke(graph, input, run_config)
     for answer in resume:
-        if not waits(result):
+        if "__interrupt__" not in (result or ()):
             break
         result = yield Invoke(graph, Command(resume=answer), run_config)
     return result
@@ -496,7 +495,7 @@ class _LayerTrial:
             checkpointer=InMemorySaver() if resume else None,
             store=store,
         ).bind(context=context)
-        result = yield from _answered(agent, state, config, resume, lambda r: "__interrupt__" in r)
+        result = yield from _answered(agent, state, config, resume)
         if "__interrupt__" in result:
             raise GraphInterrupt(result["__interrupt__"])
         return LayerRun(result, self._asked)
@@ -575,11 +574,9 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
         # Not by `callable`: a middleware may define `__call__`.
         is_maker = isinstance(first, type) or type(first).__name__ == "function"
 
-        def make() -> Any:
-            return first() if is_maker else first
-
         def attempt(way: SyncOrAsync) -> Any:
-            return way.call(target, _ASYNC[target], make(), *rest, **kwargs)
+            middleware = first() if is_maker else first
+            return way.call(target, _ASYNC[target], middleware, *rest, **kwargs)
 
     elif is_agent or callable(target):
         spec = getattr(getattr(target, "builder", None), "spec", None)
@@ -603,13 +600,13 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
             f"must be an agent or a function that builds one, got {describe(target)}.",
             "Pass something with invoke and ainvoke, or run_hook or run_layer.",
         )
-    first, other = (outcome_of(partial(attempt, SyncOrAsync(name))) for name in ("sync", "async"))
+    run, other = (outcome_of(partial(attempt, SyncOrAsync(name))) for name in ("sync", "async"))
     labels = ("in the synchronous run", "in the asynchronous one")
-    if text := disagreement(first, other, labels):
-        raise AssertionError(f"The two runs differ: {text}.") from (first.error or other.error)
-    if first.error is not None:
-        raise first.error
-    return first.value
+    if text := disagreement(run, other, labels):
+        raise AssertionError(f"The two runs differ: {text}.") from (run.error or other.error)
+    if run.error is not None:
+        raise run.error
+    return run.value
 
 
 def _other_thread(config: Any) -> object:

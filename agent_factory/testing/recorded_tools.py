@@ -206,26 +206,19 @@ class RecordedTools(AgentMiddleware):
 def _recorded_calls(cassette: Cassette) -> Iterator[RecordedCall]:
     """The tool calls of a recording in order; calls without a known result are left out."""
     messages = recorded_messages(cassette.entries)
-    in_requests = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
-
-    def visible(id_: str, otherwise: str = "") -> dict[str, Any] | None:
-        if message := in_requests.get(id_):
-            return {"content": message.content, "status": message.status}
-        return {"content": otherwise} if otherwise else None
-
+    answers = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+    visible = {id_: {"content": m.content, "status": m.status} for id_, m in answers.items()}
     if cassette.header["version"] > 1:
         for line in cassette.results:
             # The tool returned a command, which the next request has as a message.
-            if (result := line["result"] or visible(line["id"])) is not None:
+            if result := line["result"] or visible.get(line["id"]):
                 yield RecordedCall(line["id"], _key(line["tool"], line["args"]), result)
         return
     for call in calls_of(messages):
-        ran = call
-        if message := in_requests.get(call["id"]):
-            ran = message.response_metadata.get(RAN, call)
+        answer = answers.get(call["id"])
+        ran = call if answer is None else answer.response_metadata.get(RAN, call)
         # No request has the results of the last turn.
-        result = visible(call["id"], "(not recorded)")
-        assert result is not None
+        result = visible.get(call["id"], {"content": "(not recorded)"})
         yield RecordedCall(call["id"], _key(ran["name"], ran["args"]), result)
 
 

@@ -382,10 +382,8 @@ class _Replayer:
         _, entries, results, pauses = model._cassette
         before = recorded_trajectory(entries, results, pauses)
         calls = {step.call: step.outcome for _, step in _calls(trajectory)}
-        version, questions = (
-            model._cassette.header["version"],
-            waiting_questions(waiting, model.redacted),
-        )
+        version = model._cassette.header["version"]
+        questions = waiting_questions(waiting, model.redacted)
         if version > 2 and not reviews:
             # A run that ended has not come to the next review.
             asked = later if later is not None else asked_in(pauses, len(entries))

@@ -389,7 +389,8 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
         inputs += new
         answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
         waiting = [call for call in calls_of(messages) if call["id"] not in answered_ids]
-        results = calls_with_results(request)
+        answers = {m.tool_call_id: m for m in request if isinstance(m, ToolMessage)}
+        results = [(c, answers[c["id"]]) for c in calls_of(request) if c["id"] in answers]
         # A call changed by a reviewer has other arguments in the request.
         for keys in (("name", "args"), ("name",)):
             # The last calls of a request are the newest: an earlier call may be equal.
@@ -408,12 +409,6 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
         if "error" not in answer:
             messages.append(AIMessage(**answer))
     return messages
-
-
-def calls_with_results(messages: Sequence[BaseMessage]) -> list[tuple[Any, ToolMessage]]:
-    """The calls of a conversation with a result, and the results."""
-    results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
-    return [(call, results[call["id"]]) for call in calls_of(messages) if call["id"] in results]
 
 
 def calls_of(messages: Sequence[BaseMessage]) -> list[Any]:
