@@ -188,44 +188,39 @@ class Exchange:
         checkpoint = self.before.checkpoint
         return self.send(None, message_id=message_id, checkpoint=checkpoint, **options)
 
-    def with_settings(
-        self, results: dict[str, dict[str, Any]], settings: Mapping[str, object]
-    ) -> dict[str, dict[str, Any]]:
-        """Results of calls, with the tools that the client sends along.
-
-        Args:
-            results: Decisions by the ids of the waits.
-            settings: Settings of the client, see `client_settings`.
-        """
-        if not results or not takes_client_tools(self.service.agents[self.agent]):
-            return results
-        run = self.service.run(self._run_of(results))
-        return with_settings(results, settings, run, self.before.messages)
-
-    def decide(self, decisions: Mapping[str, Any], *, stream: Collection[str] | None = None) -> Run:
+    def decide(
+        self,
+        decisions: Mapping[str, Any],
+        *,
+        settings: Mapping[str, object] | None = None,
+        stream: Collection[str] | None = None,
+    ) -> Run:
         """Decide about waits of one run: about all of them, or about none.
 
         Args:
             decisions: Decisions by the ids of the waits. None in place of a decision ends the run.
+            settings: Settings of a client that sends results of calls, see `client_settings`; None
+                keeps those of the run.
             stream: The modes that are recorded from now on; None keeps those of the run.
 
         Raises:
             ServiceError: As `Inbox.decide_together` does.
             ReviewError: As `Inbox.decide_together` does.
         """
-        name = self.principal.name
+        name, roles = self.principal.name, self.principal.roles
         inbox = self.service.inbox(self.principal.tenant, may_decide=self.may_decide)
-        run = self.runs[-1] if self.runs else self.join(self._run_of(decisions))
+        # A thread waits in one run at a time.
+        run = self.runs[-1] if self.runs else self.join(inbox.get(next(iter(decisions))).run)
+        if settings is not None and takes_client_tools(self.service.agents[self.agent]):
+            calls = filter(is_client_call, inbox.find(ids=decisions))
+            results = {wait.id: decisions[wait.id] for wait in calls}
+            results = with_settings(results, settings, run, self.before.messages)
+            decisions = {**decisions, **results}
         if None in decisions.values():
             run.cancel(by=name)
         else:
-            roles = self.principal.roles
             inbox.decide_together(decisions, by=name, roles=roles, stream=stream, via=self.via)
         return run
-
-    def _run_of(self, decisions: Mapping[str, Any]) -> str:
-        # A thread waits in one run at a time.
-        return self.service.inbox(self.principal.tenant).get(next(iter(decisions))).run
 
     def answer(self, value: object, *, stream: Collection[str] | None = None) -> Run:
         """Answer the interrupts of the thread, as `Service.resume` does."""

@@ -17,7 +17,8 @@ def may_decide_about(request: Request, wait: Wait) -> bool:
     """Return True if the principal of a request may decide about a wait that is not claimed."""
     principal, may_decide = request.state.principal, request.state.may_decide
     is_theirs = wait.is_for(principal.name, principal.roles)
-    return is_theirs and (may_decide is None or may_decide(wait))
+    # The result of a call that the client runs is not a decision.
+    return is_theirs and (may_decide is None or is_client_call(wait) or may_decide(wait))
 
 
 def inbox_of(request: Request) -> str:

@@ -108,9 +108,9 @@ class _Answer:
             if isinstance(message, types.ToolMessage) and message.tool_call_id in call_ids
         ]
         if body.resume or decisions:
-            if decisions and body.tools is not None:
-                decisions = exchange.with_settings(decisions, settings)
-            exchange.decide({**decisions, **self._decisions()}, stream=self._modes)
+            answers = {**decisions, **self._decisions()}
+            now = None if body.tools is None else settings
+            exchange.decide(answers, settings=now, stream=self._modes)
             if not new:
                 return
         elif new and not is_free:

@@ -90,11 +90,16 @@ class ThreadChange(StrictBody):
     metadata: dict[str, object] = Field(default_factory=dict)
 
 
-class Search(StrictBody):
-    """Search for the nouns of a tenant, a part of the list at a time."""
+class Part(StrictBody):
+    """Part of a list."""
 
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0)
+
+
+class Search(Part):
+    """Search for the nouns of a tenant, a part of the list at a time."""
+
     sort_order: Literal["asc", "desc"] = "desc"
     select: list[str] | None = None
 
@@ -429,12 +434,10 @@ class AssistantSearch(Search):
         return {"agent": self.graph_id, "name": self.name, "metadata": self.metadata}
 
 
-class AssistantVersionSearch(StrictBody):
+class AssistantVersionSearch(Part):
     """Search for the versions of an assistant."""
 
     metadata: dict[str, object] = Field(default_factory=dict)
-    limit: int = Field(10, ge=1, le=1000)
-    offset: int = Field(0, ge=0)
 
 
 class AssistantVersion(StrictBody):
@@ -460,13 +463,11 @@ class ItemPlace(StrictBody):
     key: str
 
 
-class ItemSearch(StrictBody):
+class ItemSearch(Part):
     """Search for items of the store."""
 
     namespace_prefix: list[str] = Field(default_factory=list)
     filter: dict[str, object] | None = None
-    limit: int = Field(10, ge=1, le=1000)
-    offset: int = Field(0, ge=0)
     query: str | None = None
     refresh_ttl: bool | None = None  # changes nothing where items have no time to live
 

@@ -131,8 +131,7 @@ class Chat:
             if (known.get("content") if isinstance(known, Mapping) else known) != result:
                 decisions[wait.id] = {"type": "respond", "message": result}
         if decisions:
-            decisions = self.exchange.with_settings(decisions, self.settings)
-            self.exchange.decide(decisions, stream={"messages"})
+            self.exchange.decide(decisions, settings=self.settings, stream={"messages"})
 
     def _submit(self, body: ChatRequest, new: Sequence[BaseMessage], message_id: str) -> None:
         """Submit new messages; note their effect on a thread that waits."""

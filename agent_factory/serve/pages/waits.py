@@ -16,6 +16,7 @@ from agent_factory.serve.pages.forms import Field, fields_of
 from agent_factory.serve.pages.history import QueuedMessage, held_messages
 from agent_factory.serve.pages.thread_rows import decider_of, in_a_row
 from agent_factory.serve.pages.verdicts import changes
+from agent_factory.serve.wait_texts import may_decide_about
 from agent_factory.service import NotFound, Service, Wait
 
 PAGE = 50
@@ -191,11 +192,8 @@ def shown_wait(
         # The arguments are one line; the reason follows.
         parts = ("" if prefix == PREFIX else prefix, rest.partition("\n")[2])
         question = "\n".join(filter(None, parts))
-    principal, may_decide = request.state.principal, request.state.may_decide
-    is_theirs = wait.is_for(principal.name, principal.roles)
-    # As in the inbox: the result of a call that the client runs is not a decision.
-    is_theirs = is_theirs and (may_decide is None or wait.kind == "client" or may_decide(wait))
-    return ShownWait(wait, description, tuple(fields), question, is_theirs, title, tuple(held))
+    may_decide = may_decide_about(request, wait)
+    return ShownWait(wait, description, tuple(fields), question, may_decide, title, tuple(held))
 
 
 def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None, str]:
