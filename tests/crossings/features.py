@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph.message import add_messages
-from serve.route_examples import rpc
+from serve.protocols import Protocol, ag_ui, by_a2a, by_mcp, langgraph, openai
 
 from agent_factory import AgentMiddleware
 from agent_factory import middleware as m
@@ -347,52 +347,38 @@ Ask = Callable[[Any, str, str, str], Any]
 """Sends a text (client, thread, id of the message, text), and returns the answer or None."""
 
 
-def ask_langgraph(client: Any, thread: str, id: str, text: str) -> Any:
-    message = {"role": "user", "content": text, "id": id}
-    body = {"assistant_id": "desk", "input": {"messages": [message]}, "if_not_exists": "create"}
-    state = client.post(f"/threads/{thread}/runs/wait", json=body).json()
+def response_of(protocol: Protocol, client: Any, thread: str, id: str, text: str) -> Any:
+    """The response to a request, and the data of a stream of events."""
+    path, sent = protocol("desk", thread, text, id)
+    response = client.post(path, json=sent.body, headers=sent.headers)
+    lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    return [json.loads(line) for line in lines] or response.json()
+
+
+def ask_langgraph(*asked: Any) -> Any:
+    state = response_of(langgraph, *asked)
     return state["messages"][-1]["content"] if "messages" in state else None
 
 
-def ask_openai(client: Any, thread: str, id: str, text: str) -> Any:
-    body = {"model": "desk", "messages": [{"role": "user", "content": text}]}
-    response = client.post("/v1/chat/completions", json=body, headers={"X-Thread-Id": thread})
-    choices = response.json().get("choices")
+def ask_openai(*asked: Any) -> Any:
+    choices = response_of(openai, *asked).get("choices")
     return choices[0]["message"]["content"] if choices else None
 
 
-def ask_ag_ui(client: Any, thread: str, id: str, text: str) -> Any:
-    body = {
-        "threadId": thread,
-        "runId": f"run-{id}",
-        "state": {},
-        "messages": [{"id": id, "role": "user", "content": text}],
-        "tools": [],
-        "context": [],
-        "forwardedProps": {},
-    }
-    response = client.post("/ag-ui/desk", json=body)
-    lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
-    snapshots = [e["messages"] for e in map(json.loads, lines) if e["type"] == "MESSAGES_SNAPSHOT"]
+def ask_ag_ui(*asked: Any) -> Any:
+    events = response_of(ag_ui, *asked)
+    snapshots = [event["messages"] for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
     return snapshots[-1][-1].get("content") if snapshots else None
 
 
-def ask_mcp(client: Any, thread: str, id: str, text: str) -> Any:
-    arguments = {"message": text, "thread": thread}
-    headers = {"accept": "application/json, text/event-stream"}
-    body = rpc("tools/call", name="desk", arguments=arguments)
-    response = client.post("/mcp", json=body, headers=headers)
-    lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
-    result = json.loads(lines[-1] if lines else response.text)["result"]
+def ask_mcp(*asked: Any) -> Any:
+    response = response_of(by_mcp, *asked)
+    result = (response[-1] if isinstance(response, list) else response)["result"]
     return result.get("structuredContent", {}).get("answer")
 
 
-def ask_a2a(client: Any, thread: str, id: str, text: str) -> Any:
-    message = {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}], "contextId": thread}
-    response = client.post(
-        "/a2a/desk", json=rpc("SendMessage", message=message), headers={"A2A-Version": "1.0"}
-    )
-    artifacts = response.json().get("result", {}).get("task", {}).get("artifacts", ())
+def ask_a2a(*asked: Any) -> Any:
+    artifacts = response_of(by_a2a, *asked).get("result", {}).get("task", {}).get("artifacts", ())
     return "".join(part["text"] for artifact in artifacts for part in artifact["parts"]) or None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import Mock
 from uuid import uuid4
@@ -15,51 +15,21 @@ from agent_factory.service import Service
 from serve.accounts import SERVER as SERVER
 from serve.accounts import add_gated, decided_meanwhile, statuses
 from serve.agents import chat_service
-from serve.route_examples import AG_UI, USER, Sent, a2a, mcp, said
+from serve.protocols import (
+    Protocol,
+    a2a_stream,
+    ag_ui,
+    by_a2a,
+    by_mcp,
+    langgraph,
+    langgraph_stream,
+    openai,
+    openai_stream,
+)
 from tables import each
 from waiting import until
 
-Asked = tuple[str, Sent]
-"""The path of a request, with its body and its headers."""
-
-
-def langgraph(agent: str, thread: str, text: str) -> Asked:
-    inputs = {"messages": [{**USER, "content": text}]}
-    body = {"assistant_id": agent, "input": inputs, "if_not_exists": "create"}
-    return f"/threads/{thread}/runs/wait", Sent({**body, "on_disconnect": "cancel"}, {})
-
-
-def ag_ui(agent: str, thread: str, text: str) -> Asked:
-    messages = [{"id": uuid4().hex, **USER, "content": text}]
-    return f"/ag-ui/{agent}", Sent({**AG_UI, "threadId": thread, "messages": messages}, {})
-
-
-def openai(agent: str, thread: str, text: str) -> Asked:
-    body = {"model": agent, "messages": [{**USER, "content": text}]}
-    return "/v1/chat/completions", Sent(body, {"x-thread-id": thread})
-
-
-def openai_stream(agent: str, thread: str, text: str) -> Asked:
-    path, sent = openai(agent, thread, text)
-    return path, Sent({**sent.body, "stream": True}, sent.headers)
-
-
-def by_mcp(agent: str, thread: str, text: str) -> Asked:
-    return "/mcp", mcp("tools/call", agent, arguments={"message": text, "thread": thread})
-
-
-def by_a2a(agent: str, thread: str, text: str) -> Asked:
-    message = {**said(text, contextId=thread), "messageId": uuid4().hex}
-    return f"/a2a/{agent}", a2a("SendMessage", message=message)
-
-
-def a2a_stream(agent: str, thread: str, text: str) -> Asked:
-    path, sent = by_a2a(agent, thread, text)
-    return path, Sent({**sent.body, "method": "SendStreamingMessage"}, sent.headers)
-
-
-PROTOCOLS = [langgraph, ag_ui, openai, openai_stream, by_mcp, by_a2a, a2a_stream]
-Protocol = Callable[[str, str, str], Asked]
+PROTOCOLS = [langgraph, langgraph_stream, ag_ui, openai, openai_stream, by_mcp, by_a2a, a2a_stream]
 
 
 @contextmanager
@@ -101,7 +71,8 @@ def test_a_review_is_named_and_its_decision_continues_the_run(
     (wait,) = service.inbox("acme").waits(thread=thread)
     assert (wait.tool, wait.args) == ("pay", {"euros": 5})
     # A client of LangGraph reads the interrupt; the others read the address of the wait or its id.
-    named = '"pay"' if protocol is langgraph else wait.digest if protocol is by_mcp else wait.id
+    is_langgraph = protocol in (langgraph, langgraph_stream)
+    named = '"pay"' if is_langgraph else wait.digest if protocol is by_mcp else wait.id
     assert named in answer.text
     service.decide(wait.id, "approve", by="bob", tenant="acme").result(60)
     assert statuses(service, thread) == ["done"]
@@ -164,7 +135,7 @@ def test_a_thread_of_another_tenant_is_not_written_to(
 
 
 @pytest.mark.usefixtures("gate")
-@each("protocol", [langgraph, ag_ui, openai, openai_stream, by_mcp])
+@each("protocol", [langgraph, langgraph_stream, ag_ui, openai, openai_stream, by_mcp])
 def test_a_client_that_goes_away_ends_its_run(
     url: str, service: Service, protocol: Protocol
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +19,7 @@ from agent_factory.serve.pages.live import ThreadEvents, version_of
 from agent_factory.service import Pace, Service
 from serve.agents import add_agents
 from serve.langgraph_desk import HI, running_service, said
+from serve.protocols import Protocol, ag_ui, langgraph_stream, openai_stream
 from servers import served
 from waiting import until
 
@@ -32,33 +33,16 @@ def service(tmp_path: Path) -> Iterator[Service]:
     made.close()
 
 
-def langgraph(thread: str) -> tuple[str, dict[str, Any]]:
-    path = f"/threads/{thread}/runs/stream"
-    return path, {"assistant_id": "echo", "input": HI, "if_not_exists": "create"}
-
-
-def ag_ui(thread: str) -> tuple[str, dict[str, Any]]:
-    body = {"threadId": thread, "runId": uuid4().hex, "tools": [], "context": [], "state": {}}
-    messages = [{"id": "m-1", "role": "user", "content": "Hi"}]
-    return "/ag-ui/echo", {**body, "messages": messages, "forwardedProps": {}}
-
-
-def openai(thread: str) -> tuple[str, dict[str, Any]]:
-    messages = [{"role": "user", "content": "Hi"}]
-    return "/v1/chat/completions", {"model": "echo", "messages": messages, "stream": True}
-
-
-@pytest.mark.parametrize("request_of", [langgraph, ag_ui, openai])
-def test_a_stream_says_that_no_worker_runs(
-    service: Service, request_of: Callable[[str], tuple[str, dict[str, Any]]]
-) -> None:
+@pytest.mark.parametrize("protocol", [langgraph_stream, ag_ui, openai_stream])
+def test_a_stream_says_that_no_worker_runs(service: Service, protocol: Protocol) -> None:
     """As a comment, or as an event that clients do not know; then the answer comes as usual."""
-    path, body = request_of(uuid4().hex)
-    with served(service) as url, httpx.stream("POST", url + path, json=body, timeout=60) as answer:
+    path, sent = protocol("echo", uuid4().hex, "Hi")
+    request: Any = {"json": sent.body, "headers": sent.headers, "timeout": 60}
+    with served(service) as url, httpx.stream("POST", url + path, **request) as answer:
         assert answer.status_code == 200
         lines = answer.iter_lines()
         report = next(line for line in lines if "waits for a worker" in line)
-        if request_of is ag_ui:
+        if protocol is ag_ui:
             event = json.loads(report.removeprefix("data: "))
             assert (event["type"], event["name"]) == ("CUSTOM", "waiting_for")
             assert event["value"]["what"] == "a worker"
