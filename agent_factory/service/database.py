@@ -51,21 +51,21 @@ from agent_factory.service.versions import check_versions
 T = TypeVar("T")
 
 RETRY_SECONDS = 600.0
-"""How long work is repeated while the database is not available: a restart or a failover."""
+"""Seconds for which work is repeated while the database is not available: a restart, a failover."""
 
 _LOCK_SECONDS = 30
-"""How long a transaction of SQLite waits for that of another process."""
+"""Seconds for which a transaction of SQLite waits for a transaction of another process."""
 
 _MOST_BLOCKS = 32
 _TURN_SECONDS = 1.0
 
 _PASSING = ("locked", "busy", "disk I/O", "disk is full")
-"""Words of SQLite's errors that are over when another process has ended, or the disk is there."""
+"""Words of SQLite's errors that pass: another process ends, or the disk comes back."""
 
 _WRONG_VALUES = {"builtins.OverflowError", "builtins.UnicodeEncodeError", "psycopg.DataError"}
 
 _TOO_MUCH = ("number of parameters must be", "too many SQL variables")
-"""Words of errors about a statement with more values than the database takes."""
+"""Words of errors about a statement with too many values."""
 
 # A transaction that reads first and writes later could find its snapshot outdated.
 _WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
@@ -80,12 +80,12 @@ class Database:
     Args:
         url: `sqlite:///file.db` or `postgresql://user@host/name`.
         connections: The most connections of this process.
-        direct_url: The URL of Postgres itself, if `url` is that of PgBouncer: listening and
-            creating tables need a session of their own.
+        direct_url: The URL of Postgres itself, if `url` leads to PgBouncer: listening and creating
+            tables need a session.
 
     Raises:
-        ArgumentError: The URL names no database that is supported.
-        MissingExtra: The URL is one of Postgres, and the extra `postgres` is not installed.
+        ArgumentError: The URL names no supported database.
+        MissingExtra: The URL is of Postgres, and the extra `postgres` is not installed.
         ServiceError: SQLite, or LangGraph's store for it or for Postgres, is too old.
     """
 
@@ -96,7 +96,7 @@ class Database:
         self.url, self._direct_url = _checked(url), direct_url
         self.is_sqlite = self.url.startswith("sqlite")
         self.threads = ThreadPoolExecutor(connections, thread_name_prefix="agent-factory-database")
-        """Where async runs use the database, so that their event loop does not wait for it."""
+        """Threads in which async runs use the database: their event loop does not wait."""
         options: dict[str, int] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": 30}
         check_versions(sqlite=self.is_sqlite)
         if self.is_sqlite:
@@ -113,16 +113,16 @@ class Database:
             event.listen(self.engine, "begin", begin_sqlite)
         # The same pool of connections. Options of a connection cost more than those of an engine.
         writing = self.engine.execution_options(**_WRITES)
-        # In Postgres each statement sees what was committed before it, also within a transaction:
-        # to begin one and to end it would only cost two more round trips.
+        # In Postgres each statement sees earlier commits, also within a transaction: its begin and
+        # its end would only cost two more round trips.
         reads = _READS if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
         self._reading = self.engine.execution_options(**reads)
         self.writing = SharedTransactions(writing) if self.is_sqlite else writing
-        """What begins transactions that may write."""
+        """Begins transactions that may write."""
         self._setup_lock, self._is_set_up = Lock(), False
         self._local = local()
         self.commits = 0
-        """How many transactions of this process have ended: about, since threads count at once."""
+        """Approximate number of ended transactions of this process: threads count at once."""
 
     @property
     def shown_url(self) -> str:
@@ -135,25 +135,22 @@ class Database:
         return self._direct_url or self.url.replace("postgresql+psycopg://", "postgresql://", 1)
 
     def set_up(self) -> None:
-        """Create the tables that are missing, once; each transaction does it before it begins.
-
-        An error leaves it to the next transaction.
-        """
-        if self._is_set_up:  # without the lock, since each transaction comes by here
+        """Create missing tables, once, before the first transaction; after an error, again."""
+        if self._is_set_up:  # without the lock, since each transaction calls this
             return
         with self._setup_lock:
             if not self._is_set_up:
-                # Not `explained`, whose error is waited for: a wrong password stays wrong.
+                # Not `explained`, whose error leads to a retry: a wrong password stays wrong.
                 self.create()
                 self._is_set_up = True
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction that may write. Use a nested one to undo a part of it.
+        """A transaction that may write. A nested transaction can undo a part.
 
         Raises:
-            DatabaseUnavailable: The database is restarting, unreachable or overloaded. What was
-                begun is rolled back.
+            DatabaseUnavailable: The database is restarting, unreachable or overloaded. The
+                transaction is rolled back.
         """
         self.set_up()
         outer = getattr(self._local, "calls", None)
@@ -174,7 +171,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection that only reads; in SQLite it does not wait for writers."""
+        """A connection that only reads; in SQLite a reader does not wait for writers."""
         self.set_up()
         with explained(), self._reading.connect() as connection:
             yield connection
@@ -183,7 +180,7 @@ class Database:
         """Create the tables of an empty database: of the service, of checkpoints and of the store.
 
         Raises:
-            DatabaseVersionError: The tables have a version that this code does not work with.
+            DatabaseVersionError: This code does not work with the version of the tables.
         """
         with self._tables_alone() as driver:
             # Not `begin`, which waits for this.
@@ -207,19 +204,19 @@ class Database:
             PostgresStore(driver).setup()
 
     def upgrade(self, report: Callable[[int, int, int], None] = lambda *_: None) -> Upgrade:
-        """Take the steps from the version of the tables to that of this code.
+        """Take the steps from the version of the tables to the version of this code.
 
-        A step that is cut short leaves nothing. Two processes that do this at once take each step
-        once. An empty database gets its tables.
+        An interrupted step leaves nothing. Two processes that upgrade at once take each step once.
+        An empty database gets its tables.
 
         Args:
-            report: Gets the progress of a step: its version, how much is done, and of how much.
+            report: Gets the progress of a step: its version, the done part, and the whole.
 
         Returns:
-            The steps that were missing when it began.
+            The missing steps before the upgrade.
 
         Raises:
-            ServiceError: Workers run that do not work with the new tables.
+            ServiceError: Running workers do not work with the new tables.
             DatabaseVersionError: The tables are newer than this code.
         """
         upgrade = self.pending_upgrade()
@@ -230,7 +227,7 @@ class Database:
         return upgrade
 
     def pending_upgrade(self) -> Upgrade:
-        """The steps from the version of the tables to that of this code."""
+        """The steps from the version of the tables to the version of this code."""
         with explained(), self._reading.connect() as connection:
             return upgrade_of(connection)
 
@@ -242,8 +239,10 @@ class Database:
     def _tables_alone(self, seconds: float | None = None) -> Iterator[Any]:
         """Hold off other processes that create or upgrade tables, with a connection of the driver.
 
-        It waits for them for so many seconds, by default half a minute. The connection commits
-        each statement.
+        The connection commits each statement.
+
+        Args:
+            seconds: The longest time to wait for these processes; None is half a minute.
         """
         seconds = _LOCK_SECONDS if seconds is None else seconds
         if self.is_sqlite:
@@ -260,8 +259,8 @@ class Database:
         # LangGraph creates an index concurrently, which no transaction may contain.
         direct = PsycopgConnection.connect(self.direct_url, autocommit=True, row_factory=dict_row)
         with direct:
-            # Two workers that start at once would both create them. A statement that waits for the
-            # lock has a snapshot, for which the index of the other worker would wait: a deadlock.
+            # Two workers that start at once would both create tables. A statement that waits for
+            # the lock has a snapshot, for which the index of the other worker would wait: deadlock.
             lock = "select 1 where pg_try_advisory_lock(%s)"
             for attempt in _attempts(retry_if_exception_type(DatabaseUnavailable), seconds):
                 with attempt:
@@ -271,13 +270,13 @@ class Database:
             yield direct
 
     def insert(self, table: Table) -> SqliteInsert | PostgresInsert:
-        """An insert of this database's dialect, which knows `on_conflict_do_nothing`."""
+        """An insert of this database's dialect, with `on_conflict_do_nothing`."""
         return sqlite_insert(table) if self.is_sqlite else postgres_insert(table)
 
     def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
-        """Return the result of `work`, repeated while the database is not available.
+        """Return the result of `work`, which is repeated while the database is not available.
 
-        `work` has to be safe to repeat. Waiting times grow from 0.1 to 5 seconds.
+        `work` has to be repeatable. Pauses grow from 0.1 to 5 seconds.
         """
         for attempt in attempts(seconds):
             with attempt:
@@ -287,18 +286,17 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.threads.shutdown(wait=False)
-        # A run that did not end in time gives its connection back later, to a pool without a user.
+        # A run that did not end in time returns its connection later, to a pool without a user.
         event.listen(self.engine.pool, "checkin", lambda _, record: record.invalidate())
         self.engine.dispose()
 
 
 class SharedTransactions:
-    """Transactions of SQLite, of which threads that write at the same time share one.
+    """Transactions of SQLite: threads that write at the same time share a transaction.
 
     SQLite lets one connection write, and waits for the disk at each commit. Threads take turns,
-    each within its own savepoint, and the last one commits for all. A block has ended when its
-    transaction was committed. An error in a block undoes that block; an error of the commit is
-    raised in all of them.
+    each within a savepoint, and the last thread commits for all. A block ends with the commit. An
+    error in a block undoes the block; an error of the commit is raised in all blocks.
 
     Args:
         engine: Its connections begin transactions that may write.
@@ -308,12 +306,12 @@ class SharedTransactions:
         self._engine = engine
         self._turn, self._count = Lock(), Lock()
         self.waiting = 0
-        """How many threads wait for their turn."""
+        """Number of threads that wait for their turn."""
         self._open: _SharedTransaction | None = None
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A block whose writes are committed together with those of other threads."""
+        """A block whose writes are committed together with the writes of other threads."""
         self._wait_for_turn()
         try:
             if self._open is None:
@@ -323,7 +321,7 @@ class SharedTransactions:
                 with transaction.savepoint() as connection:
                     yield connection
             finally:
-                # The last one commits: what waits for its turn now joins this transaction.
+                # The last block commits: threads that wait for their turn join this transaction.
                 if not self.waiting or transaction.is_full or transaction.is_lost:
                     self._commit()
         finally:
@@ -364,12 +362,12 @@ class _SharedTransaction:
 
     @property
     def is_full(self) -> bool:
-        """True if it has to be committed although threads wait: other processes wait, too."""
+        """True if the commit must not wait for more threads: other processes wait, too."""
         return self._blocks >= _MOST_BLOCKS
 
     @property
     def is_lost(self) -> bool:
-        """True if SQLite has rolled it back, for example since the disk is full."""
+        """True if SQLite has rolled the transaction back: the disk is full, for example."""
         return not self._driver.in_transaction
 
     @contextmanager
@@ -380,8 +378,7 @@ class _SharedTransaction:
         try:
             yield self._connection
         except BaseException:
-            # SQLite ends a transaction as a whole, for example on a full disk: then no savepoint is
-            # left.
+            # After an error such as a full disk, SQLite ends the whole transaction.
             if not self.is_lost:
                 self._driver.execute("ROLLBACK TO block")
             raise
@@ -390,11 +387,10 @@ class _SharedTransaction:
                 self._driver.execute("RELEASE block")
 
     def commit(self) -> None:
-        """End it, and let the threads go on that wait for it."""
+        """End the transaction, and let the waiting threads go on."""
         try:
             with self._stack:
-                # A commit would succeed now, with nothing in it. `explained` knows the words of the
-                # error.
+                # An empty commit would succeed now. `explained` knows the words of the error.
                 if self.is_lost:
                     raise sqlite3.OperationalError("disk I/O error: all was rolled back")
         except Exception as error:
@@ -405,10 +401,10 @@ class _SharedTransaction:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise DatabaseUnavailable for errors that say so, in the classes of each driver.
+    """Raise DatabaseUnavailable for errors of a driver that pass.
 
-    Raise ArgumentError for values that a database cannot store: NUL in a text, or huge numbers, or
-    more than it takes.
+    Raise ArgumentError for values that a database cannot store: NUL in a text, huge numbers, or too
+    many values.
     """
     try:
         yield
@@ -417,13 +413,13 @@ def explained() -> Iterator[None]:
         cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
         # By name, since psycopg need not be installed.
         kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
-        # 54: a limit of Postgres, such as that of a key. Psycopg has one class for that and for a
-        # database that is away.
+        # 54: a limit of Postgres, such as the length of a key. Psycopg has one class for limits and
+        # for an unreachable database.
         exceeds = str(getattr(cause, "sqlstate", "")).startswith("54")
         exceeds = exceeds or any(words in str(cause) for words in _TOO_MUCH)
         if exceeds or not kinds.isdisjoint(_WRONG_VALUES):
             raise ArgumentError("a value", f"cannot be stored: {cause}.") from error
-        # SQLite has one class for a database that is busy and for a wrong statement.
+        # SQLite has one class for a busy database and for a wrong statement.
         if isinstance(cause, sqlite3.OperationalError):
             passes = any(word in str(cause) for word in _PASSING)
         else:
@@ -434,11 +430,11 @@ def explained() -> Iterator[None]:
 
 
 class _Attempts(Retrying):
-    """Attempts that several threads take in turn, as those at an async run."""
+    """Attempts that several threads take in turn, as in an async run."""
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """Counts of these attempts. tenacity 9 keeps them by thread, and fails in another one."""
+        """Counts of these attempts. tenacity 9 keeps counts by thread, and fails in another."""
         counts: dict[str, Any] = vars(self).setdefault("counts", {})
         return counts
 
@@ -447,11 +443,11 @@ def attempts(seconds: float, sleep: Callable[[float], None] = time.sleep) -> Ret
     """Attempts at work while the database is not available, with waits from 0.1 to 5 seconds.
 
     Args:
-        seconds: How long after the first one another is made.
-        sleep: Waits between two of them.
+        seconds: The time since the first attempt after which the last begins.
+        sleep: Waits between two attempts.
     """
     return _Attempts(
-        # Within a run, `aborting` has made a DatabaseLost of the first.
+        # Within a run, `aborting` raises DatabaseLost in place of DatabaseUnavailable.
         retry=retry_if_exception_type((DatabaseUnavailable, DatabaseLost)),
         stop=stop_after_delay(seconds),
         wait=wait_random_exponential(multiplier=0.1, max=5),
@@ -472,8 +468,8 @@ def _checked(url: str) -> str:
         return str(url)
     if parsed.get_backend_name() in ("postgresql", "postgres"):
         require("postgres", "A service on Postgres")
-        # SQLAlchemy before 2.1 takes psycopg2 if no driver is named. "postgres://" is a form that
-        # hosts of databases give out, and that SQLAlchemy does not know.
+        # SQLAlchemy before 2.1 takes psycopg2 if no driver is named. It does not know the form
+        # "postgres://", which hosts of databases give out.
         return "postgresql+psycopg://" + str(url).partition("://")[2]
     raise ArgumentError("url", f"must be SQLite or Postgres, got {url!r}.", hint)
 
@@ -481,23 +477,23 @@ def _checked(url: str) -> str:
 def set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     """Set up a connection of the driver."""
     try:
-        # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way,
+        # Outside of the engine's transactions, which begin explicitly, the driver begins this way
         # before the first statement that writes.
         connection.isolation_level = "IMMEDIATE"
-        # With this, readers do not wait for the writer. The first connection changes the file, and
-        # SQLite refuses the others at that moment, whatever their timeout.
+        # Readers do not wait for the writer then. The first connection changes the file, and SQLite
+        # refuses other connections at that moment, without their timeout.
         for attempt in _attempts(retry_if_exception(_is_busy)):
             with attempt:
                 connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
         connection.execute("PRAGMA foreign_keys=ON")
     except BaseException:
-        connection.close()  # SQLAlchemy leaves it open if a listener fails, as for another file
+        connection.close()  # SQLAlchemy leaves it open if a listener fails
         raise
 
 
 def _is_busy(error: BaseException) -> bool:
-    """Return True if another connection holds a lock; a file that is read-only stays so."""
+    """Return True if another connection holds a lock."""
     return (
         isinstance(error, sqlite3.OperationalError)
         and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
@@ -505,7 +501,7 @@ def _is_busy(error: BaseException) -> bool:
 
 
 def _attempts(retry: retry_base, seconds: float = _LOCK_SECONDS) -> Retrying:
-    """Attempts at what fails while another process does the same."""
+    """Attempts at work that fails while another process does the same work."""
     return Retrying(
         retry=retry,
         stop=stop_after_delay(seconds),
@@ -515,10 +511,10 @@ def _attempts(retry: retry_base, seconds: float = _LOCK_SECONDS) -> Retrying:
 
 
 def begin_sqlite(connection: Connection) -> None:
-    """Begin a transaction as its options say."""
+    """Begin a transaction by its options."""
     begins = connection.get_execution_options().get("agent_factory_begins")
     if begins is not None:
-        # By the driver: SQLAlchemy takes longer to carry it out than SQLite.
+        # By the driver: SQLAlchemy takes longer than SQLite.
         driver_connection(connection).execute(begins)
 
 
@@ -526,10 +522,10 @@ def number_of(name: str) -> int:
     """The number of an advisory lock."""
     from zlib import crc32
 
-    # The upper half keeps these locks apart from those of others in the same database.
+    # The upper half keeps these locks apart from locks of other applications in the database.
     return 0x5EC1CE << 32 | crc32(name.encode())
 
 
 def driver_connection(connection: Connection) -> Any:
-    """The connection of the driver, in the transaction of SQLAlchemy's."""
+    """The connection of the driver, in the transaction of SQLAlchemy."""
     return connection.connection.driver_connection

@@ -40,23 +40,27 @@ from agent_factory.service.waits import Wait
 from agent_factory.state import json_fault, place_of
 
 CLAIM_SECONDS = 900.0
-"""How long a claim holds."""
+"""Seconds for which a claim holds."""
 
 SYSTEM = "deadline"
-"""Who decides if nobody does, in the audit."""
+"""Name in the audit for decisions after a deadline."""
 
 Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "openai", "mcp", "a2a", "deadline"]
-"""The way in that a decision has come by."""
+"""The interface through which a decision came."""
 
 
 _FOR_PEOPLE = waits.c.kind != "client"
-"""Waits about which people decide."""
+"""Condition of waits about which people decide."""
 
 
 class Inbox:
     """Waits of the threads of one tenant, or of all.
 
+    >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
+    >>> inbox = Service(f"sqlite:///{mkdtemp()}/desk.db").inbox("acme")
+    >>> inbox.waits(tool="refund"), inbox.count()
+    ([], 0)
     """
 
     def __init__(
@@ -81,20 +85,20 @@ class Inbox:
         limit: int = 50,
         offset: int = 0,
     ) -> list[Wait]:
-        """Undecided waits, the most urgent and then the oldest first.
+        """Undecided waits, the most urgent and then the oldest first; a filter of None takes all.
 
-        Calls that a client runs are listed with `thread` alone: nobody decides about them.
+        Calls that a client runs are listed with `thread` alone: people do not decide about them.
 
         Args:
-            agent: Only those of this agent.
-            tool: Only those of this tool.
-            thread: Only those of this thread.
-            run: Only those of this run.
-            claimed_by: Only those that this person has claimed.
-            text: Only those whose arguments, thread id or thread's title contain it.
-            decided: Whether those that were decided are listed, too.
+            agent: The agent.
+            tool: The tool.
+            thread: The thread.
+            run: The run.
+            claimed_by: The person who has claimed the waits.
+            text: Part of the arguments, of the thread's id or of its title.
+            decided: Whether decided waits are listed, too.
             limit: The most to return.
-            offset: How many to leave out before them.
+            offset: Waits to skip before the first.
         """
         filters = having(
             waits, agent=agent, tool=tool, thread_id=thread, run=run, claimed_by=claimed_by
@@ -128,12 +132,12 @@ class Inbox:
         undecided: bool = False,
         limit: int = 500,
     ) -> list[Wait]:
-        """Waits by their ids or by their threads, decided ones too, the newest first.
+        """Waits by their ids or by their threads, the newest first.
 
         Args:
-            ids: Only these.
-            threads: Only those of these threads.
-            undecided: Only those that nobody has decided.
+            ids: The ids; None takes all.
+            threads: The threads; None takes all.
+            undecided: Whether decided waits are left out.
             limit: The most to return.
         """
         query = select(waits).where(*self._own())
@@ -144,7 +148,7 @@ class Inbox:
             query = query.where(waits.c.decided_at.is_(None))
         query = query.order_by(waits.c.created_at.desc(), waits.c.wait_id).limit(limit)
         with self._database.read() as connection:
-            # The time comes with each row: claims expire by the clock of the database.
+            # The time is in each row: claims expire by the clock of the database.
             rows = connection.execute(query.add_columns(self._database.now.label("now"))).all()
         return [Wait.of(row, row.now) for row in rows]
 
@@ -156,7 +160,7 @@ class Inbox:
             return connection.execute(query).scalar_one()
 
     def tools(self) -> list[str]:
-        """The tools that undecided waits are about, without those that a client runs."""
+        """The tools of the undecided waits, without calls that a client runs."""
         undecided = waits.c.decided_at.is_(None)
         query = select(waits.c.tool).where(undecided, _FOR_PEOPLE, *self._own()).distinct()
         with self._database.read() as connection:
@@ -166,24 +170,24 @@ class Inbox:
         """One wait, also a decided one.
 
         Raises:
-            NotFound: There is none with this id, or it belongs to another tenant.
+            NotFound: There is no such wait, or another tenant has it.
         """
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
             return Wait.of(self._find(connection, wait_id), now)
 
     def claim(self, wait_id: str, *, by: str, seconds: float = CLAIM_SECONDS) -> Wait:
-        """Take a wait, so that nobody else decides about it, or extend a claim.
+        """Claim a wait for one person, or extend a claim.
 
         Args:
             wait_id: The wait.
-            by: Who takes it.
-            seconds: How long the claim holds.
+            by: The person.
+            seconds: The time for which the claim holds.
 
         Raises:
             NotFound: There is no such wait.
-            AlreadyDecided: It is decided.
-            ClaimedByOther: Somebody else has claimed it.
+            AlreadyDecided: The wait is decided.
+            ClaimedByOther: Somebody else has claimed the wait.
         """
         return self._claim(wait_id, by, self._database.now + seconds, by, "claim")
 
@@ -192,8 +196,8 @@ class Inbox:
 
         Raises:
             NotFound: There is no such wait.
-            AlreadyDecided: It is decided.
-            ClaimedByOther: Somebody else has claimed it.
+            AlreadyDecided: The wait is decided.
+            ClaimedByOther: Somebody else has claimed the wait.
         """
         return self._claim(wait_id, by, None, None, "release")
 
@@ -205,7 +209,7 @@ class Inbox:
         owner: str | None,
         what: str,
     ) -> Wait:
-        # Before the transaction: `may_decide` is code of the product, and may take its time.
+        # Before the transaction: `may_decide` is code of the product, and may be slow.
         self._check_right(self.get(wait_id), by)
         with self._database.begin() as connection:
             row = self._lock(connection, wait_id, by)
@@ -231,16 +235,16 @@ class Inbox:
     ) -> str:
         """Decide about a wait, and continue the run once all of its waits are decided.
 
-        The same decision again changes nothing. A decision that is refused changes nothing either,
-        and can be made again.
+        The same decision again changes nothing. A refused decision changes nothing either, and can
+        be made again.
 
         Args:
             wait_id: The wait.
             decision: The decision, as `agent_factory.review.Decision`.
             by: Who decides.
-            roles: The roles of the one who decides.
-            undo: With "reject": end the run here, and undo the effects that it has had.
-            via: The way in that the decision has come by, for the audit.
+            roles: The roles of this person.
+            undo: With "reject": end the run here, and undo its effects.
+            via: The interface through which the decision came, for the audit.
 
         Returns:
             The id of the run.
@@ -248,12 +252,12 @@ class Inbox:
         Raises:
             NotFound: There is no such wait.
             AlreadyDecided: Somebody has decided otherwise.
-            ClaimedByOther: Somebody else has claimed it.
-            DecisionForbidden: `may_decide` does not allow it, or not the call that it leads to.
+            ClaimedByOther: Somebody else has claimed the wait.
+            DecisionForbidden: `may_decide` does not allow the decision, or the call of an edit.
             InvalidDecision: The decision has an unknown or a wrong part, or the arguments of an
                 edit do not fit the tool.
-            DecisionNotAllowed: This decision may not be made about this call, or not by them; or it
-                names the digest of another call.
+            DecisionNotAllowed: This call does not allow the decision, or not from this person; or
+                the digest is of another call.
         """
         return self._decide({wait_id: decision}, by, roles, via, undo=undo)
 
@@ -266,25 +270,16 @@ class Inbox:
         stream: Collection[str] | None = None,
         via: Via = "python",
     ) -> str:
-        """Decide about several waits of one run: about all of them, or about none.
+        """Decide about several waits of one run: about all, or about none.
+
+        The errors, the result and further arguments are those of `decide`.
 
         Args:
-            decisions: Decisions by the ids of the waits, as in `decide`.
+            decisions: Decisions by the ids of the waits.
             by: Who decides.
-            roles: The roles of the one who decides.
-            stream: The modes that are recorded for `Run.stream`; None takes those of the run.
-            via: As in `decide`.
-
-        Returns:
-            The id of the run.
-
-        Raises:
-            NotFound: As in `decide`.
-            AlreadyDecided: As in `decide`.
-            ClaimedByOther: As in `decide`.
-            DecisionForbidden: As in `decide`.
-            InvalidDecision: As in `decide`.
-            DecisionNotAllowed: As in `decide`.
+            roles: The roles of this person.
+            stream: The modes recorded for `Run.stream`; None takes the modes of the run.
+            via: The interface through which the decisions came, for the audit.
         """
         return self._decide(decisions, by, roles, via, stream=stream)
 
@@ -298,7 +293,7 @@ class Inbox:
         undo: bool = False,
         stream: Collection[str] | None = None,
     ) -> str:
-        # No lock is held while a decision is judged: that reads the thread, and asks `may_decide`.
+        # Without a lock: judging a decision reads the thread, and calls `may_decide`.
         judgements = {
             id_: self.judge(id_, decision, by=by, roles=roles)
             for id_, decision in decisions.items()
@@ -324,8 +319,8 @@ class Inbox:
                         continue
                     raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
                 if isinstance(judgement, ReviewError):
-                    # After the check above: of a wait that is decided, that is the news, whatever
-                    # came now.
+                    # After the check above: a decided wait keeps its first decision, and says so
+                    # whatever the second one is.
                     raise judgement
                 self._write(connection, row, judgement, by, via, continues=not undo, stream=stream)
                 if undo:
@@ -335,18 +330,17 @@ class Inbox:
     def judge(
         self, wait_id: str, decision: object, *, by: str, roles: Collection[str] = ()
     ) -> Judgement | ReviewError:
-        """The judgement about a decision, or why it would be refused. Nothing changes.
+        """The judgement about a decision, or the error that would refuse it. Nothing changes.
 
         Args:
             wait_id: The wait.
             decision: The decision, as in `decide`.
             by: Who would decide.
-            roles: The roles of the one who would decide.
+            roles: The roles of this person.
 
         Raises:
             NotFound: There is no such wait.
-            DecisionForbidden: The one who decides has no right to, about the wait or about the call
-                that an edit leads to.
+            DecisionForbidden: `may_decide` does not allow the decision, or the call of an edit.
         """
         wait = self.get(wait_id)
         self._check_right(wait, by)
@@ -365,7 +359,7 @@ class Inbox:
                     "others are roles.",
                 )
             judgement = judge_one(_call_of(wait), decision)
-            # It is stored as JSON later, when a row is locked.
+            # The decision is stored as JSON later, when a row is locked.
             if (fault := json_fault(judgement.decision)) is not None:
                 text = f"a decision is stored as JSON: {place_of(fault[0])} {fault[1]}"
                 raise InvalidDecision(wait.tool, text)
@@ -396,7 +390,7 @@ class Inbox:
             .where(waits.c.wait_id == row.wait_id)
             .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
         )
-        # Of this job alone: earlier pauses of the run had other jobs.
+        # Waits of this job: earlier pauses of the run had other jobs.
         together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
         if continues and all(wait.decided_at is not None for wait in rows):
@@ -405,13 +399,13 @@ class Inbox:
                 thread=row.thread_id,
                 tenant=row.tenant,
                 agent=row.agent,
-                priority=min(row.priority, HIGHEST_PRIORITY),  # it was escalated
+                priority=min(row.priority, HIGHEST_PRIORITY),  # of an escalated wait
                 trace=traceparent(),
                 decisions={wait.digest: json.loads(wait.decision) for wait in rows},
                 stream=None if stream is None else sorted(stream),
             )
             self._queue.queue(connection, job)
-        # At the end: other transactions that write to the audit wait until this one has ended.
+        # At the end: other transactions that write to the audit wait for this transaction.
         detail = {
             "decision": decision,
             "call": {"id": row.call_id, "name": row.tool, "args": json.loads(row.args)},
@@ -421,13 +415,13 @@ class Inbox:
         self._queue.record(connection, row, by, decision["type"], detail)
 
     def expire(self, late: Mapping[str, float], *, most: int = 1000) -> int:
-        """Decide about waits whose deadline has passed; return how many were decided.
+        """Decide about waits after their deadline; return the number of decided waits.
 
         A wait whose thread is locked comes later, as in `ThreadQueue.take_over`.
 
         Args:
             late: Seconds that an escalated wait gets, by agent.
-            most: How many are decided at most: each of them is a transaction.
+            most: The most waits to decide: each is a transaction.
         """
         query = select(waits.c.wait_id, waits.c.thread_id).where(
             waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
@@ -440,7 +434,7 @@ class Inbox:
                 if lock_thread(connection, thread_id, skip_locked=True) is None:
                     continue
                 number += 1
-                # Claims are not looked at: one does not keep a deadline from passing.
+                # A claim does not stop a deadline.
                 row = self._find(connection, wait_id)
                 if row.decided_at is not None:
                     continue
@@ -459,7 +453,7 @@ class Inbox:
                     )
                     self._queue.record(connection, row, SYSTEM, "escalate")
                     continue
-                # A question has no "reject": there, the text is the answer.
+                # A question has no "reject": the text is its answer.
                 text = "Nobody decided about this call in time, so it was not approved."
                 answer: dict[str, dict[str, object]] = {
                     "reject": {"type": "reject", "message": text},
@@ -471,10 +465,10 @@ class Inbox:
                 allowed = row.allowed.split(",")
                 kind = next((kind for kind in answer if kind in allowed), None)
                 if kind is not None:
-                    # At 0 no claim has expired, which does not matter for the call.
+                    # At time 0 no claim has expired; claims do not matter for the call.
                     judgement = judge(_call_of(Wait.of(row, 0)), answer[kind])
                     self._write(connection, row, judgement, SYSTEM, "deadline")
-                else:  # the run was stopped where no call waits: it can go on, or end
+                else:  # a pause without calls: the run can go on, or end
                     self._queue.end_run(connection, row, SYSTEM)
         return number
 
@@ -486,12 +480,12 @@ class Inbox:
         before: int | None = None,
         limit: int = 100,
     ) -> list[AuditEntry]:
-        """Entries of the audit, the newest first.
+        """Entries of the audit, the newest first; a filter of None takes all.
 
         Args:
-            thread: Only entries about this thread.
-            who: Only entries of this person.
-            before: Only entries that are older than the one with this number.
+            thread: The thread.
+            who: The person.
+            before: A number of an entry: entries from this number on are left out.
             limit: The most to return.
         """
         filters = having(audit, who=who, tenant=self._tenant, thread_id=thread)
@@ -504,7 +498,7 @@ class Inbox:
     def _check_right(self, wait: Wait, by: str) -> None:
         """Raise DecisionForbidden if this person may not decide about a call.
 
-        A client that may write to the thread sends the result of a call that its client runs.
+        Whoever may write to the thread may send the result of a call that a client runs.
         """
         if wait.kind == "client":
             return
@@ -527,11 +521,11 @@ class Inbox:
         return row
 
     def _lock(self, connection: Connection, wait_id: str, by: str) -> Row[Any]:
-        """The row of a wait, with its thread locked; ClaimedByOther if `by` may not decide."""
+        """The row of a wait, with its thread locked; ClaimedByOther if another has a claim."""
         lock_thread(connection, self._find(connection, wait_id).thread_id)
-        # Again: the wait may have been decided until the thread was locked.
+        # Again: somebody may have decided before the thread was locked.
         row = self._find(connection, wait_id)
-        # A decided wait passes, so that the caller says by whom it was decided.
+        # A decided wait passes: the caller names the person who decided.
         if row.claimed_by in (None, by) or row.decided_at is not None:
             return row
         query = select(waits.c.wait_id).where(
@@ -547,9 +541,9 @@ class Inbox:
 
 
 def _call_of(wait: Wait) -> PendingCall:
-    """The call that a wait is about."""
+    """The call of a wait."""
     return PendingCall(
-        # A pause is about no call.
+        # A pause has no call.
         wait.call_id or wait.id,
         wait.tool,
         wait.args,

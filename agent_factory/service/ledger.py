@@ -52,10 +52,10 @@ Per = Literal["hour", "day", "month"]
 """How often spending starts from 0 again."""
 
 MAX_PARTS = 64
-"""The most rows of a breakdown; what else spends is added up in one more."""
+"""The most rows of a breakdown; the amounts of other parts add up in one more row."""
 
 MOST_ATTEMPTS = 100
-"""Times that an amount is reserved again because others changed the scope meanwhile."""
+"""Attempts to reserve an amount while other processes change the scope."""
 
 _FIELDS = {"tenant": TENANT_KEY, "agent": AGENT_KEY}
 _ROUNDING = 1e-9  # in US dollars, as in one process
@@ -67,12 +67,12 @@ class SpentBy:
     """Spending of a part of an agent.
 
     Attributes:
-        agent: The `name` of the agent or subagent, or else the name it has in the service. A
-            subagent without a name counts as the agent that called it.
-        part: "model", "tools", or the name of the middleware that made the call; "middleware" if
-            that is a function around a call, such as `wrap_model_call`: the engine cannot tell
-            which one. Only `handler` sees calls of middleware and calls inside tools.
-        spent: What it has spent.
+        agent: The `name` of the agent or subagent, or else its name in the service. A subagent
+            without a name counts as its caller.
+        part: "model", "tools", or the name of the middleware that made the call; "middleware" for
+            a call in a function such as `wrap_model_call`, whose middleware the engine cannot name.
+            Only `handler` sees calls of middleware and calls inside tools.
+        spent: The amounts.
     """
 
     agent: str
@@ -82,7 +82,7 @@ class SpentBy:
 
 @dataclass(slots=True)
 class _Clock:
-    """The calls of this process that are running in a scope, and until when time is recorded."""
+    """Number of running calls of this process in a scope, and the time of the last record."""
 
     running: int
     since: float
@@ -91,31 +91,30 @@ class _Clock:
 class SharedLedger(Ledger):
     """A `Ledger` in a database: agents in many workers, processes and machines share it.
 
-    It takes the place of a `Ledger`, with the same methods. Checking the limits and reserving is
-    one statement of the database, so that the limits hold over all processes: they are exceeded by
-    at most one call of each agent, and turns and tool calls never.
+    The methods are those of a `Ledger`. One statement of the database checks the limits and
+    reserves, so the limits hold over all processes: each agent exceeds them by at most one call,
+    and turns and tool calls never exceed them.
 
-    A reservation belongs to the worker that made it. If the worker dies, or after `expires_after`,
-    it is given back. If its call ends all the same, its cost is recorded.
+    A reservation belongs to its worker. It is given back after the death of the worker, or after
+    `expires_after`. If the call ends later, its cost is recorded.
 
-    `seconds` count in each process as in a `Ledger`: while at least one call of the scope is
-    running there, parallel calls once. The seconds of several processes add up, and each process
-    knows those of the others when their calls have ended.
+    `seconds` count in each process as in a `Ledger`: the time in which at least one call of the
+    scope is running. The seconds of several processes add up, and a process knows the seconds of
+    other processes once their calls have ended.
 
-    Limits come from the code of each process. What `raise_limits` adds to them is in the database.
+    Limits come from the code of each process. `raise_limits` stores its additions in the database.
 
-    In async runs, a transaction takes the event loop's time; it is short and never waits for a
-    model.
+    In async runs, a short transaction blocks the event loop; it never waits for a model.
 
     Args:
-        service: A service, in whose database the ledger is; or the URL of a database.
-        scope: What spends together, such as "research". It may contain `{tenant}` and `{agent}`,
-            for a budget of each: in runs of a service they stand for the tenant of the thread and
-            for the name of the agent in the service.
+        service: A service whose database has the ledger; or the URL of a database.
+        scope: The name of the budget, such as "research". `{tenant}` and `{agent}` in the name make
+            a budget of each: in runs of a service, the tenant of the thread and the name of the
+            agent in the service.
         limits: The most that may be spent.
         per: "hour", "day" or "month": spending starts from 0 with each, by the clock of the
-            database, and limits that were raised fall back. A call that is running then counts as
-            reserved, and its cost is recorded in the new one. None: it never starts again.
+            database, and raised limits fall back. A running call then counts as reserved, and its
+            cost is recorded in the new period. None: spending never starts again.
         timezone: Such as "Europe/Berlin", for the beginning of days and months; None is UTC.
         expires_after: Seconds after which a reservation is given back.
 
@@ -180,29 +179,29 @@ class SharedLedger(Ledger):
 
     @property
     def limits(self) -> Limits:
-        """The most that may be spent, including what the limits were raised by."""
+        """The most that may be spent, with the additions of `raise_limits`."""
         return self._read()[0]
 
     @property
     def spent(self) -> Spent:
-        """Amount that is spent up to now."""
+        """Amount spent up to now."""
         return self._read()[1]
 
     @property
     def reserved(self) -> Spent:
-        """Amount that running calls will cost at least, in all processes."""
+        """Least cost of the running calls, in all processes."""
         return self._read()[2]
 
     def account(self) -> Account:
-        """The limits, with what is spent and reserved, at one moment."""
+        """The limits, with the spent and reserved amounts, at one moment."""
         limits, cost, reserved = self._read()
         return Account("ledger", limits, (cost + reserved).as_record())
 
     def breakdown(self) -> list[SpentBy]:
-        """Spending of each part of the agents; those that have spent most come first."""
+        """Spending of each part of the agents, the highest first."""
         same_scope = (breakdown.c.scope == ledger.c.scope) & (breakdown.c.per == ledger.c.per)
         query = select(breakdown).join(ledger, same_scope).where(ledger.c.per == self._per)
-        query = query.where(ledger.c.scope == self._place())
+        query = query.where(ledger.c.scope == self._run_scope())
         with _outage(), self._database.read() as connection:
             rows = connection.execute(query.where(ledger.c.ends >= self._window(connection)))
             parts = [SpentBy(r["agent"], r["part"], _spent(dict(r))) for r in rows.mappings()]
@@ -211,16 +210,16 @@ class SharedLedger(Ledger):
         )
 
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
-        """Reserve what something will cost at least; use the result in a `with` statement.
+        """Reserve the least cost of a call; use the result in a `with` statement.
 
         See `Ledger.reserve`.
 
         Raises:
             BudgetExceededError: It does not fit.
             DatabaseUnavailable: The database is restarting, unreachable or overloaded. In runs of
-                a service it is DatabaseLost, which no middleware takes for an error of a model.
+                a service DatabaseLost is raised, which no middleware takes for an error of a model.
         """
-        scope, id, need = self._place(), uuid4().hex, least + keep
+        scope, id, need = self._run_scope(), uuid4().hex, least + keep
         least = replace(least, seconds=0.0)
         database = self._database
         values = {name: getattr(least, name) for name in AMOUNTS}
@@ -240,9 +239,9 @@ class SharedLedger(Ledger):
                         **values,
                     )
                 )
-                place = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
+                parameters = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
                 if connection.execute(
-                    self._take, {**place, **additions, **needs, **elapsed}
+                    self._take, {**parameters, **additions, **needs, **elapsed}
                 ).first():
                     break
                 # Only this attempt: in SQLite, other threads may share the transaction.
@@ -253,7 +252,7 @@ class SharedLedger(Ledger):
                     self._begin_window(connection, scope)
                 continue
             with _outage():
-                # What dead workers have reserved may be in the way.
+                # Reservations of dead workers may be in the way.
                 is_over = not expire_reservations(database)
             if is_over:
                 raise BudgetExceededError((account,), need)
@@ -274,8 +273,8 @@ class SharedLedger(Ledger):
         """Raise the limits for all processes, until the end of the hour, day or month.
 
         Args:
-            extra: What is added to each limit, such as `{"usd": 0.5}`; amounts without a limit
-                stay without one.
+            extra: The addition to each limit, such as `{"usd": 0.5}`; amounts without a limit stay
+                without a limit.
         """
         self._limits.raised(extra)  # raises if an amount cannot be added
         limits = self._limits.given()
@@ -283,23 +282,23 @@ class SharedLedger(Ledger):
         if columns:
             statement = self._update({column: column + more for column, more in columns.items()})
             with _outage(), self._database.begin() as connection:
-                self._change(connection, statement, self._place(), {})
+                self._change(connection, statement, self._run_scope(), {})
 
     def record(self, amount: Spent, message_id: str | None = None) -> None:
-        """Add what was spent without a reservation.
+        """Record an amount that was spent without a reservation.
 
         Args:
-            amount: What was spent. Seconds in it are ignored, because the ledger measures them.
-            message_id: The id of the message it was spent on, so that it is recorded only once.
+            amount: The amount. Its seconds are ignored, because the ledger measures them.
+            message_id: The id of a message, whose amount is recorded only once.
         """
-        scope, amount = self._place(), replace(amount, seconds=0.0)
+        scope, amount = self._run_scope(), replace(amount, seconds=0.0)
         with _outage(), self._database.begin() as connection:
             reservation = {f"{name}_held": 0 for name in AMOUNTS}
             self._add(connection, scope, amount, reservation, spender(records=True))
         super().record(_NOTHING, message_id)  # the middleware asks in the process of the handler
 
     def close(self) -> None:
-        """Close the connections to the database, if the ledger was made from a URL."""
+        """Close the connections to the database of a ledger with a URL."""
         if self._own_database is not None:
             self._own_database.close()
 
@@ -328,22 +327,29 @@ class SharedLedger(Ledger):
         reservation: Mapping[str, object],
         spender: tuple[str, str],
     ) -> None:
-        """Add what was spent, to the scope and to its breakdown, and give back its reservation."""
+        """Add an amount to the scope and to its breakdown, and give its reservation back."""
         values = {f"add_{name}": getattr(amount, name) for name in AMOUNTS}
         self._change(connection, self._spend, scope, {**values, **reservation})
-        # The second row takes what has no room among the first, and is one more than they.
+        # The second row takes amounts without room among the first rows, and is one row more.
         for (agent, part), most in ((spender, MAX_PARTS), (("", "other"), MAX_PARTS + 1)):
-            place = {"at_scope": scope, "at_per": self._per, "at_agent": agent, "at_part": part}
-            if connection.execute(self._share, {**place, **values, "most": most}).first():
+            parameters = {
+                "at_scope": scope,
+                "at_per": self._per,
+                "at_agent": agent,
+                "at_part": part,
+            }
+            if connection.execute(self._share, {**parameters, **values, "most": most}).first():
                 return
 
     def _change(
         self, connection: Connection, statement: Update, scope: str, values: Mapping[str, object]
     ) -> None:
-        """Update the row of a scope, in the window that the clock of the database is in."""
-        place = {"at_scope": scope, "at_per": self._per}
+        """Update the row of a scope, in the present window by the clock of the database."""
+        parameters = {"at_scope": scope, "at_per": self._per}
         # No row is changed if the scope has none yet, or if its window has ended.
-        while not connection.execute(statement, {**place, "at_ends": self._ends, **values}).first():
+        while not connection.execute(
+            statement, {**parameters, "at_ends": self._ends, **values}
+        ).first():
             self._begin_window(connection, scope)
 
     def _begin_window(self, connection: Connection, scope: str) -> None:
@@ -374,26 +380,26 @@ class SharedLedger(Ledger):
         return end_of_window(now, self.per, self._zone)
 
     def _read(self) -> tuple[Limits, Spent, Spent]:
-        """The limits, what is spent, and what is reserved."""
-        scope = self._place()
+        """The limits, the spent amount, and the reserved amount."""
+        scope = self._run_scope()
         with _outage(), self._database.read() as connection:
             ends = self._window(connection)
             query = select(ledger).filter_by(scope=scope, per=self._per)
             row: dict[str, Any] = dict(connection.execute(query).mappings().first() or {})
         reserved, limits, cost = _spent(row, "_reserved"), self._limits, _NOTHING
-        # When a window has ended, nothing is spent; what runs is still reserved.
+        # When a window has ended, nothing is spent; running calls are still reserved.
         if row and row["ends"] >= ends:
             limits = limits.raised({name: row[f"{name}_raised"] for name in limits.given()})
             cost = _spent(row)
         return limits, replace(cost, seconds=cost.seconds + self._elapsed(scope)), reserved
 
     def _elapsed(self, scope: str) -> float:
-        """Seconds of the calls that are running in this process, which are not recorded yet."""
+        """Seconds of the running calls of this process, which are not recorded yet."""
         with self._lock:
             clock = self._clocks.get(scope)
             return monotonic() - clock.since if clock else 0.0
 
-    def _place(self) -> str:
+    def _run_scope(self) -> str:
         """The scope, for the run that is under way."""
         if not self._fields:
             return self.scope
@@ -448,7 +454,7 @@ class SharedLedger(Ledger):
 
     @cached_property
     def _spend(self) -> Update:
-        """Add to what is spent, and give back what was reserved."""
+        """Add to the spent amount, and give the reserved amount back."""
         columns = [ledger.c[name] for name in AMOUNTS]
         more = {c: c + bindparam(f"add_{c.name}", type_=c.type) for c in columns}
         return self._update({**more, **GIVE_BACK})

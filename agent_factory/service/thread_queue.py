@@ -1,8 +1,8 @@
-"""ThreadQueue: what comes next on a thread, and which threads a worker takes.
+"""ThreadQueue: the next job of a thread, and the threads that a worker takes.
 
-The row of a thread is the lease that fences its writes, so it changes when a run begins and when it
-ends. It says as well what is to be done next: a queue elsewhere would have to be kept in step with
-it, by two more transactions for each message.
+The row of a thread is the lease that fences its writes, so the row changes when a run begins and
+ends. The row also names the next job: a separate queue would need two more transactions for each
+message.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ BUSY = frozenset({"queued", "running", "waiting"})
 """States of a thread that takes no other message now."""
 
 HIGHEST_PRIORITY = 1000
-"""The highest priority of a run, and that of what undoes one."""
+"""The highest priority of a run, and the priority of a job that undoes a run."""
 
 _MINUTE = 60.0
 
 _QUESTION_CHARACTERS = 1000
-"""How much of what a run was asked is kept to be found: a search reads it of 5,000 runs."""
+"""Characters of a question that are kept for searches: a search reads 5,000 questions."""
 
 # SQLAlchemy takes longer to build a statement than SQLite to carry it out: built once.
 _LOCKED = select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update()
@@ -58,7 +58,7 @@ _END_RUN = update(runs).where(runs.c.run_id == bindparam("id"))
 _FOLLOWING = (
     select(runs.c.run_id, runs.c.payload)
     .where(runs.c.thread_id == bindparam("id"), runs.c.job.is_(None), runs.c.status == "queued")
-    # What undoes a run comes before the messages behind it.
+    # A job that undoes a run comes before the messages behind the run.
     .order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq)
     .limit(1)
 )
@@ -83,7 +83,7 @@ _DUE = (
     )
     .order_by(threads.c.priority.desc(), threads.c.due)
     .limit(bindparam("most"))
-    # What another worker takes now is left out.
+    # Threads that another worker takes now are left out.
     .with_for_update(skip_locked=True, of=threads)
 )
 _TAKEN: dict[str, Any] = {
@@ -135,13 +135,12 @@ _END = (
 def lock_thread(
     connection: Connection, thread_id: str, *, skip_locked: bool = False
 ) -> Row[Any] | None:
-    """The row of a thread, which stays as it is until the transaction ends.
+    """The row of a thread, locked until the transaction ends; None if there is no row.
 
     Args:
         connection: The transaction.
         thread_id: The thread.
-        skip_locked: Whether a row that another transaction has locked is None, as one that does
-            not exist, and not waited for.
+        skip_locked: Whether a row that another transaction has locked counts as missing.
     """
     return connection.execute(_UNLOCKED if skip_locked else _LOCKED, {"id": thread_id}).first()
 
@@ -200,7 +199,7 @@ class Claim:
         """The job itself.
 
         Raises:
-            ServiceError: A newer version has stored it, in a form that this one does not know.
+            ServiceError: A newer version has stored a kind of job that this version does not know.
         """
         work = read_job(self.run.decision or self.run.payload)
         assert work is not None  # only the rows of runs may be empty
@@ -213,7 +212,7 @@ class Slot:
 
     Args:
         worker: The worker.
-        claim: The job of the run, once it was taken.
+        claim: The job of the run, once the worker has taken it.
     """
 
     worker: str
@@ -223,9 +222,9 @@ class Slot:
 class ThreadQueue:
     """Queues, holds, takes and cancels the work of threads, and keeps the rows in step.
 
-    Methods that take a connection work in a transaction that has locked the row of the thread.
-    Messages of a thread that is busy have no job yet: they are queued one by one, each when the one
-    before has ended. So the messages of a thread keep their order, whatever workers do.
+    Methods with a connection need a transaction that has locked the row of the thread. Messages of
+    a busy thread have no job yet: each is queued when the run before it has ended. So the messages
+    of a thread keep their order.
     """
 
     def __init__(self, database: Database, signals: Signals) -> None:
@@ -233,14 +232,14 @@ class ThreadQueue:
         new = database.insert(threads)
         self.insert_thread = (
             new.values(status="idle", created_at=clock(), updated_at=clock())
-            # It changes nothing, and locks the row of a thread that exists.
+            # Changes nothing, and locks the row of an existing thread.
             .on_conflict_do_update(
                 index_elements=[threads.c.thread_id],
                 set_={"thread_id": new.excluded.thread_id},
             )
             .returning(threads, _HAS_LIMIT.label("is_limited"))
         )
-        """Creates a thread that does not exist, and locks its row."""
+        """Creates a missing thread, and locks its row."""
         insert_run = (
             database.insert(runs)
             .values(created_at=clock())
@@ -273,16 +272,16 @@ class ThreadQueue:
         slot: Slot | None = None,
         **values: object,
     ) -> bool:
-        """Write the run of a job and let workers take it; False if the run is known.
+        """Write the run of a job and let workers take the job; False if the run is known.
 
         Args:
             connection: The transaction.
-            thread: The row of its thread, as `insert_thread` returns it; it is not busy.
+            thread: The row of an idle thread, from `insert_thread`.
             job: The job.
-            slot: Where the run begins at once, unless it has to wait for something.
+            slot: A slot in which the run begins at once, unless the run has to wait.
             **values: Other columns of the run.
         """
-        # In one statement, since the row of the thread says the number that comes next.
+        # In one statement, since the row of the thread has the last number.
         values |= {"job": _job_id(job.thread, thread.jobs + 1)}
         if slot is not None and job.begins_at is None and not thread.is_limited:
             run = connection.execute(self._begin_run, _row_of(job) | values).first()
@@ -303,28 +302,28 @@ class ThreadQueue:
         return number
 
     def add_run(self, connection: Connection, work: ThreadJob, **values: object) -> bool:
-        """Write the run of a job, whose turn comes later; False if the run is known."""
+        """Write the run of a job that waits for its turn; False if the run is known."""
         return connection.execute(self._insert_run, _row_of(work) | values).first() is not None
 
     def look(self, agents: Collection[str]) -> tuple[bool, float]:
-        """Whether a job of these agents is due, and the seconds until another one is.
+        """Whether a job of these agents is due, and the seconds until the next job.
 
-        It may have to wait longer, since its tenant has a limit.
+        A limit of the tenant may hold the job longer.
         """
         with self._database.read() as connection:
             due, delay = connection.execute(_LOOK, {"agents": [*agents]}).one()
         return due > 0, math.inf if delay is None else max(0.0, delay)
 
     def claim(self, worker: str, agents: Collection[str], most: int) -> tuple[list[Claim], bool]:
-        """Take jobs that are due, the most urgent first, and then those that wait longest.
+        """Take jobs that are due, the most urgent first, and then by their time.
 
         Args:
-            worker: The worker that takes them.
-            agents: The agents that it has.
-            most: How many it takes at most.
+            worker: The worker.
+            agents: The agents of the worker.
+            most: The most jobs to take.
 
         Returns:
-            The jobs, and whether there may be more: as many as it takes, or a tenant has a limit.
+            The jobs, and whether more may be due: `most` were taken, or a tenant has a limit.
         """
         with self._database.begin() as connection:
             ids, may_be_more = self._choose(connection, agents, most)
@@ -338,7 +337,7 @@ class ThreadQueue:
     def _choose(
         self, connection: Connection, agents: Collection[str], most: int
     ) -> tuple[list[str], bool]:
-        """The threads that are taken next, within the limits of their tenants; as `claim` says."""
+        """The next threads, within the limits of their tenants; arguments and result of `claim`."""
         ids: list[str] = []
         room: dict[str, int] = {}
         while len(ids) < most:
@@ -359,10 +358,10 @@ class ThreadQueue:
         return ids, len(ids) == most or bool(room)
 
     def lock_claim(self, connection: Connection, claim: Claim) -> Row[Any]:
-        """The row of a claim's run, with its thread locked, if the job is still the claim's.
+        """The row of a claim's run, with its thread locked, if the claim still has the job.
 
-        The worker is not asked: it may have claimed the thread again while an earlier attempt of
-        the worker still runs.
+        The worker is not compared: it may have claimed the thread again while its earlier attempt
+        still runs.
 
         Raises:
             LeaseLost: The job was ended, or taken over.
@@ -383,7 +382,7 @@ class ThreadQueue:
         """Take a job again after an error of the database.
 
         Raises:
-            LeaseLost: It was ended, or taken over.
+            LeaseLost: The job was ended, or taken over.
         """
         lease = replace(claim.lease, epoch=claim.lease.epoch + 1)
         of_thread = update(threads).where(threads.c.thread_id == lease.thread_id)
@@ -393,18 +392,18 @@ class ThreadQueue:
         return replace(claim, lease=lease, run=run)
 
     def give_back(self, worker: str, but: Collection[str] = ()) -> int:
-        """Let others take what a worker has, except these threads; return how many there were."""
+        """Let other workers take the threads of a worker, except some; return their number."""
         lost = (threads.c.owner == worker) & threads.c.thread_id.not_in(but)
         return self._give_back(lost, skip_locked=False)
 
     def take_over(self, dead: Collection[str] = ()) -> int:
-        """Let workers take the jobs of workers that are dead or not known; return how many.
+        """Let workers take the jobs of dead or unknown workers; return the number of jobs.
 
-        A thread that is locked comes later: a process that was stopped in the middle of a
-        transaction holds its lock, and must not keep the others from their threads.
+        A locked thread comes later: a process that was stopped in the middle of a transaction holds
+        its lock, and must not delay other workers.
 
         Args:
-            dead: Workers that are taken for dead, and may still have a row.
+            dead: Workers that count as dead, and may still have a row.
         """
         lost = threads.c.owner.in_(dead) | threads.c.owner.not_in(select(workers.c.id))
         query = select(threads.c.thread_id).where(threads.c.status == "running", lost).limit(1)
@@ -415,7 +414,7 @@ class ThreadQueue:
 
     def _give_back(self, lost: ColumnElement[bool], *, skip_locked: bool) -> int:
         query = select(threads.c.thread_id).where(threads.c.status == "running", lost)
-        # A worker that still runs one of them can write no more from here on.
+        # A worker that still runs such a job cannot write from here on.
         values = {"status": "queued", "owner": None, "epoch": threads.c.epoch + 1}
         with self._database.begin() as connection:
             found = connection.execute(query.with_for_update(skip_locked=skip_locked))
@@ -426,7 +425,7 @@ class ThreadQueue:
         return len(ids)
 
     def _room(self, connection: Connection, tenant: str) -> int:
-        """How many jobs of a tenant may begin now. Other workers wait to ask this."""
+        """Number of jobs of a tenant that may begin now. Other workers wait for the lock."""
         query = select(limits).where(limits.c.tenant == tenant).with_for_update()
         limit = connection.execute(query).one()
         room = []
@@ -451,9 +450,9 @@ class ThreadQueue:
         plan: str | None = None,
         **values: object,
     ) -> None:
-        """Write how a run has ended, and queue the next message of its thread.
+        """Write the end of a run, and queue the next message of its thread.
 
-        The transaction has locked the thread before, so that it sees each message behind the run.
+        The transaction has locked the thread, so that it sees each message behind the run.
         """
         connection.execute(_END_RUN, {"id": run_id, "status": status, **values})
         ended = {
@@ -469,24 +468,24 @@ class ThreadQueue:
             self.queue(connection, job)
 
     def following(self, connection: Connection, thread_id: str) -> Row[Any, Any] | None:
-        """The id and the payload of the run whose message comes next on a busy thread."""
+        """The id and the payload of the next run of a busy thread."""
         return connection.execute(_FOLLOWING, {"id": thread_id}).first()
 
     def end_run(
         self, connection: Connection, row: Row[Any], by: str, *, undo: bool = False
     ) -> None:
-        """End the run that is queued for a thread, works on it or waits in it.
+        """End the queued, running or waiting run of a thread.
 
-        What it has written stays. A worker that has it cannot write any more.
+        Its writes stay. The worker of the run cannot write any more.
 
         Args:
             connection: The transaction.
             row: The row of the thread, or of one of its waits.
-            by: Who does it, for the audit.
+            by: Who ends the run, for the audit.
             undo: Whether the effects of the run are undone next.
         """
         self.withdraw(connection, row, by)
-        # A worker that runs it can write no more from here on.
+        # A worker of the run cannot write from here on.
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")
         if undo:
@@ -503,11 +502,11 @@ class ThreadQueue:
         self.send_end(connection)
 
     def send_end(self, connection: Connection) -> None:
-        """Wake those who wait for runs that are cancelled: for results, events, or their turn."""
+        """Wake callers that wait for cancelled runs: for results, events, or their turn."""
         self._signals.send(connection, {"jobs": (), "events": (), "ends": ()})
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
-        """Ask no more what a thread waits for, and say so in the audit."""
+        """Withdraw the open waits of a thread, with entries in the audit."""
         open_waits = connection.execute(
             update(waits)
             .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
@@ -519,10 +518,10 @@ class ThreadQueue:
             self.record(connection, wait, by, "withdraw", call)
 
     def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
-        """End the run of a busy thread and those of the messages behind it, and return them."""
+        """End the run of a busy thread and the runs behind it; return their rows."""
         query = select(runs).where(runs.c.thread_id == thread.thread_id, runs.c.status.in_(BUSY))
         rows = [*connection.execute(query.order_by(runs.c.seq)).all()]
-        # All at first: `settle` queues the next run of the thread that is not cancelled.
+        # All runs first: `settle` queues the next run that is not cancelled.
         ids = [run.run_id for run in rows]
         cancelled = update(runs).where(runs.c.run_id.in_(ids)).values(status="cancelled")
         connection.execute(cancelled)

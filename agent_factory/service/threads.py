@@ -1,4 +1,4 @@
-"""Threads of a service: how they are found, created, changed and deleted."""
+"""Threads of a service: find, create, change and delete."""
 
 from __future__ import annotations
 
@@ -69,17 +69,16 @@ class ThreadInfo:
     """A thread.
 
     Args:
-        id: Its id.
-        tenant: Whose it is.
-        agent: The agent of its last message, or the one that it was created for; "" if there is
-            none.
+        id: The id.
+        tenant: The tenant.
+        agent: The agent of the last message, or of the creation; "" without an agent.
         status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
-        run: The id of the run that works on it, or did last.
-        error: Why the last run has failed.
-        title: The name that it was given, or the beginning of its first message, if it had one.
-        metadata: What the product has noted about it; `{"archived": True}` if it is archived.
-        created_at: When it was created, in seconds since 1970, by the database's clock.
-        updated_at: When it changed.
+        run: The id of the present or last run.
+        error: The error of a failed run.
+        title: A given title, or the beginning of the first message; None without both.
+        metadata: Notes of the product; `{"archived": True}` for an archived thread.
+        created_at: The time of creation, in seconds since 1970, by the database's clock.
+        updated_at: The time of the last change.
     """
 
     id: str
@@ -110,10 +109,10 @@ def found_threads(
 
     Args:
         connection: The connection that the query uses.
-        filters: The value that a column has, or several; None takes all.
-        metadata: What the metadata of the threads contain.
-        text: What the title contains, or the id begins with.
-        archived: Whether they are archived; None takes all.
+        filters: The value of a column, or several values; None takes all.
+        metadata: JSON that the metadata of the threads contain.
+        text: Part of the title, or beginning of the id.
+        archived: Whether the threads are archived; None takes all.
     """
     query = select(threads)
     by_id = filters.get("thread_id") is not None
@@ -159,13 +158,11 @@ def insert_thread(
     agent: str = "",
     epoch: int | None = None,
 ) -> Row[Any]:
-    """The row of a thread, locked; a thread that does not exist is created.
-
-    Only a thread that is created has what the arguments say.
+    """The row of a thread, locked; a missing thread is created with these arguments.
 
     Raises:
-        NotFound: The thread belongs to another tenant.
-        ArgumentError: Its id is too long.
+        NotFound: Another tenant has the thread.
+        ArgumentError: The id is too long.
     """
     if len(thread) > _LONGEST_ID:
         raise ArgumentError(
@@ -181,17 +178,16 @@ def insert_thread(
         "title": title,
         "metadata": dict(metadata or {}),
     }
-    # Two messages may create a thread at once: one of them inserts nothing, and gets the row of the
-    # other.
+    # Two messages may create a thread at once: one inserts nothing, and gets the row of the other.
     row = connection.execute(backend.queue.insert_thread, new).one()
     return of_tenant(row, thread, tenant)
 
 
 def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Row[Any]:
-    """The row of a thread, which stays as it is until the transaction ends.
+    """The row of a thread, locked until the transaction ends.
 
     Raises:
-        NotFound: There is no such thread, or it belongs to another tenant.
+        NotFound: There is no such thread, or another tenant has it.
     """
     return of_tenant(lock_thread(connection, thread), thread, tenant)
 
@@ -199,7 +195,7 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
 def of_tenant(row: Row[Any] | None, thread: str, tenant: str | None) -> Row[Any]:
     """The row of a thread; NotFound if there is none, or if another tenant has it."""
     if row is None or tenant not in (None, row.tenant):
-        # One text for both: a tenant must not learn which ids others use.
+        # One text for both: a tenant must not learn the ids of other tenants.
         raise NotFound(f"thread {thread!r}", "does not exist.")
     return row
 
@@ -212,16 +208,16 @@ def change_state(
     tenant: str | None,
     by: str,
 ) -> RunnableConfig:
-    """Write to the state of a thread that no run works on, under a lease.
+    """Write to the state of a thread on which no run works, under a lease.
 
-    What the thread waited for is withdrawn; what the new state waits for is asked instead.
+    The waits of the thread are withdrawn; the waits of the new state take their place.
 
     Args:
         backend: The parts of the service.
         thread: The thread.
-        supersteps: What is written, as LangGraph's `bulk_update_state` takes it.
-        checkpoint: The id of the checkpoint it is based on; None takes the newest.
-        tenant: The tenant of the one who writes.
+        supersteps: The updates, as LangGraph's `bulk_update_state` takes them.
+        checkpoint: The checkpoint that the new state is based on; None takes the newest.
+        tenant: The tenant of the caller.
         by: Who writes, for the audit.
     """
     agent = backend.agent_of(thread, tenant)
@@ -242,7 +238,7 @@ def change_state(
     config: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     if checkpoint is not None:
         config["configurable"]["checkpoint_id"] = checkpoint
-    # A run may have begun since the transaction above: it has the lease then, and this write fails.
+    # A run that has begun since the transaction above has the lease: this write fails.
     with yielding(thread):
         safe = [
             [write._replace(values=without_marks(write.values)) for write in writes]
@@ -250,8 +246,7 @@ def change_state(
         ]
         try:
             changed = graph.bulk_update_state(config, safe)
-        # ValueError: nothing is to be written. The others are of reducers: what they raise depends
-        # on what is wrong with a value.
+        # ValueError: an empty update. Reducers raise the others, depending on the wrong value.
         except (
             *(InvalidUpdateError, ValueError, TypeError, LookupError),
             *(AttributeError, NotImplementedError),
@@ -279,7 +274,7 @@ def ask_again(
     waiting_for: Pending,
     place: RunnableConfig,
 ) -> None:
-    """Write what a thread waits for at a checkpoint that no run has stored."""
+    """Write the waits of a thread at a checkpoint that no run has stored."""
     agent, checkpoint = backend.agent(thread.agent), place["configurable"]["checkpoint_id"]
     work = ThreadJob(
         run=thread.run,
@@ -294,7 +289,7 @@ def ask_again(
 
 @contextmanager
 def yielding(thread: str) -> Iterator[None]:
-    """Say that the thread is busy if a run begins to work on it meanwhile."""
+    """Raise ThreadBusy if a run begins to work on the thread meanwhile."""
     try:
         yield
     except LeaseLost as error:
@@ -302,7 +297,7 @@ def yielding(thread: str) -> Iterator[None]:
 
 
 def roll_back_thread(backend: Backend, thread: Row[Any], lease: Lease) -> None:
-    """Go back to the state before the last run of a thread; the history keeps what it has done."""
+    """Go back to the state before the last run of a thread; the history keeps its writes."""
     saver = FencedSaver(backend.database, lease)
     before = saver.before(thread.thread_id, thread.run)
     with yielding(thread.thread_id):
@@ -316,7 +311,7 @@ def roll_back_thread(backend: Backend, thread: Row[Any], lease: Lease) -> None:
 def copy_thread(
     backend: Backend, thread: str, copy: str, tenant: str | None, by: str
 ) -> ThreadInfo:
-    """Copy a thread that no run works on: its checkpoints, and what it waits for."""
+    """Copy a thread on which no run works: its checkpoints and its waits."""
     with backend.database.begin() as connection:
         row = locked_thread(connection, thread, tenant)
         if row.status in ("queued", "running"):
@@ -337,8 +332,7 @@ def copy_thread(
         if not waiting_for:
             return ThreadInfo.of(new)
         source = connection.execute(select(runs).where(runs.c.run_id == row.run)).one()
-        # A run has one thread: the copy gets another run, with the message and the settings of this
-        # one.
+        # A run has one thread: the copy gets another run, with the same message and settings.
         run = f"copy-{copy}"
         values = {**source._mapping, "run_id": run, "thread_id": copy, "job": None}
         del values["seq"]
@@ -352,10 +346,10 @@ def copy_thread(
 def delete_thread(
     backend: Backend, thread: str, tenant: str | None, by: str, *, even_busy: bool = True
 ) -> bool:
-    """Delete a thread as a whole: its checkpoints, its runs, its reviews, and its jobs.
+    """Delete a thread: its checkpoints, its runs, its reviews, and its jobs.
 
-    The audit keeps an entry. A run that works on the thread loses its lease, or, if not
-    `even_busy`, the thread stays and False is returned.
+    The audit keeps an entry. A run of the thread loses its lease; without `even_busy`, a busy
+    thread stays, and the result is False.
     """
     of_thread = select(runs.c.run_id).where(runs.c.thread_id == thread)
     with backend.database.begin() as connection:

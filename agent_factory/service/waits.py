@@ -1,4 +1,4 @@
-"""Waits: what a thread waits for, as rows of the database."""
+"""Waits: tool calls and questions for which a thread waits, as rows of the database."""
 
 from __future__ import annotations
 
@@ -20,36 +20,35 @@ from agent_factory.service.tables import questions, runs, threads, waits
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A tool call, or another question, that a thread waits for.
+    """A tool call, or another question, for which a thread waits.
 
     Args:
-        id: Its id.
+        id: The id.
         thread_id: The thread.
         tenant: The tenant of the thread.
         agent: The name of the agent.
         run: The id of the run that waits.
-        tool: The tool; for a question that belongs to no call, its node.
-        kind: Why it waits, as `agent_factory.review.PendingCall.kind`.
+        tool: The tool; for a question without a call, the node.
+        kind: The kind, as `agent_factory.review.PendingCall.kind`.
         args: The arguments of the call.
-        question: What is asked.
-        allowed: The decisions that may be made.
+        question: The question.
+        allowed: The allowed decisions.
         priority: Higher is more urgent.
-        created_at: When it came up; all times are seconds since 1970, by the database's clock.
-        deadline: When it is decided without a person, if ever.
-        claimed_by: Who has claimed it, if the claim has not expired.
-        claimed_until: When the claim expires.
-        decided_at: When it was decided.
+        created_at: The begin; all times are seconds since 1970, by the database's clock.
+        deadline: The time of a decision without a person; None without one.
+        claimed_by: Who has a claim that has not expired.
+        claimed_until: The end of the claim.
+        decided_at: The time of the decision.
         decided_by: Who decided.
         decision: The decision.
         checkpoint_id: The checkpoint at which the thread waits.
-        digest: Names the call, with its tool and its arguments, and this wait: what
-            `agent_factory.review` takes in place of the call's id.
+        digest: Names the call, with its tool and its arguments, and this wait:
+            `agent_factory.review` takes the digest in place of the call's id.
         call_id: The id of the call, as `agent_factory.review.PendingCall.id`.
-        call_digest: The digest of the tool and the arguments, which an approval names: what runs
-            must have it. Empty for a question.
+        call_digest: The digest of the tool and the arguments, which an approval names. Empty for a
+            question.
         reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
-        remember: The longest time in seconds for which later calls may be approved as well; None:
-            they may not.
+        remember: The longest time in seconds of an approval for later calls; None allows none.
     """
 
     id: str
@@ -79,7 +78,7 @@ class Wait:
 
     def is_for(self, name: str, roles: Collection[str]) -> bool:
         """True if a person is one of the reviewers, by name or by role."""
-        # Marked, since a person may have chosen the name of a role.
+        # With "@", since a person may have chosen the name of a role.
         marks = {f"@{name}", *(role for role in roles if not role.startswith("@"))}
         return not self.reviewers or not marks.isdisjoint(self.reviewers)
 
@@ -104,16 +103,16 @@ def write_waits(
     waiting_for: Pending,
     place: Mapping[str, object],
 ) -> None:
-    """Write what a thread waits for; each attempt of a job writes the same rows.
+    """Write the waits of a thread; each attempt of a job writes the same rows.
 
     Args:
         connection: The transaction.
         database: The database.
-        agent: The agent, which knows how long a review may wait.
-        work: The job that has led there, or one in its place.
-        waiting_for: What the thread waits for.
-        place: The `job` that has led there, and the `checkpoint_id`; of a run that pauses now,
-            its `usage`, its `steps` and the agent's `plan`, too.
+        agent: The agent, which has the longest time of a review.
+        work: The job that led to the waits, or a job in its place.
+        waiting_for: The waits.
+        place: The id of the `job`, and the `checkpoint_id`; of a run that pauses now, its `usage`,
+            its `steps` and the agent's `plan`, too.
     """
     calls: list[dict[str, object]] = [
         {
@@ -121,7 +120,7 @@ def write_waits(
             "digest": call.digest,
             "tool": call.name,
             "kind": call.kind,
-            # With letters as they are, since `Inbox.waits(text=...)` searches in this text.
+            # Without escapes, since `Inbox.waits(text=...)` searches in this text.
             "args": json.dumps(call.args, default=str, ensure_ascii=False),
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
@@ -131,7 +130,7 @@ def write_waits(
         }
         for call in waiting_for.calls
     ]
-    # The run has stopped where no call waits: one wait stands for the pause.
+    # At a pause without calls, one wait stands for the pause.
     if not calls:
         nothing = {"call_id": "", "digest": "", "args": "{}", "question": "null"}
         calls = [{**nothing, "tool": waiting_for.next[0], "kind": "pause", "allowed": "approve"}]
@@ -140,7 +139,7 @@ def write_waits(
         key = f"{place['job']} {call['digest'] or call['tool']}"
         row = database.insert(waits).values(
             **call,
-            # The same in each attempt, so that the row of an earlier one stays.
+            # The same id in each attempt, so that the row of an earlier attempt stays.
             wait_id=hashlib.sha256(key.encode()).hexdigest()[:16],
             thread_id=work.thread,
             tenant=work.tenant,
@@ -152,7 +151,7 @@ def write_waits(
             deadline=None if within is None else now + within,
             late=agent.late,
             checkpoint_id=place["checkpoint_id"],
-            # Nobody decides about a call that the client of the thread runs.
+            # People do not decide about a call that a client runs.
             notice_due=now if agent.notices and call["kind"] != "client" else None,
         )
         connection.execute(row.on_conflict_do_nothing())
