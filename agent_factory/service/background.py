@@ -1,10 +1,10 @@
-"""Background jobs: work that goes on in a worker when the run that has begun it has ended.
+"""Background jobs: work that goes on in a worker after the end of the run that began it.
 
-Each has a row from its begin to its end. The row is deleted in the transaction that sends its
-message, so there is one message for each job: its result, or that it is lost with its worker.
+A job has a row from its begin to its end. The transaction that sends the message of the job deletes
+the row, so each job sends one message: its result, or its loss with the worker.
 
-A job that may be repeated is begun again by another worker. Its row has the number of the attempt,
-and what an earlier attempt does comes too late: it may still work, if its worker was only slow.
+Another worker begins a repeatable job again. The row has the number of the attempt. An earlier
+attempt may still work, if its worker was only slow, and its result is dropped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger("agent_factory.service")
 
 
 MOST_ATTEMPTS = 3
-"""How many workers may die with a job, before it is reported as lost. Stops do not count."""
+"""Deaths of workers after which a job is reported as lost. Stops do not count."""
 
 
 class SharedJobs:
@@ -52,7 +52,7 @@ class SharedJobs:
         backend: The parts of the service.
         lease: The lease of the run's thread.
         run: The row of the run.
-        worker: The id of the worker that does the work.
+        worker: The id of the worker.
     """
 
     def __init__(self, backend: Backend, lease: Lease, run: Row[Any], worker: str) -> None:
@@ -72,16 +72,16 @@ class SharedJobs:
     def begin(
         self, id: str, lost: HumanMessage, most: int, call: BackgroundCall | None
     ) -> Literal["begun", "known", "full"]:
-        """Keep a job whose work begins now, unless a worker has begun it for this run before.
+        """Store a job that begins now, unless a worker has begun the job for this run before.
 
         Args:
             id: The id of the job.
-            lost: The message to send if the worker ends before the job does.
-            most: How many jobs the thread may have.
-            call: The call from which another worker may begin the job again; None if none may.
+            lost: The message to send if the worker ends before the job.
+            most: The most jobs of the thread.
+            call: The call from which another worker may begin the job again; None allows no repeat.
 
         Raises:
-            ArgumentError: The call cannot be stored, so no other worker could begin it again.
+            ArgumentError: The call cannot be stored for another worker.
             LeaseLost: The run has lost its thread, so the work must not begin.
         """
         of_thread = background_jobs.c.thread_id == self.thread
@@ -93,13 +93,13 @@ class SharedJobs:
             seconds = call["job"]["deadline"] - call["job"]["started"]
             row["deadline"] = self._backend.database.now + seconds
         with aborting(), self._backend.database.begin() as connection:
-            # Calls of one turn begin at once, and each counts those before it.
+            # Calls of one turn begin at once, and each counts the calls before.
             lock_thread(connection, self.thread)
             self._lease.check(connection)
             jobs = select(background_jobs.c.id, background_jobs.c.worker, background_jobs.c.attempt)
             others = {job.id: job for job in connection.execute(jobs.where(of_thread))}
             if (job := others.get(self._id(id))) is not None:
-                # A commit may have no answer: then the row is there, and the work has not begun.
+                # A commit without an answer leaves the row, and the work has not begun.
                 return "begun" if (job.worker, job.attempt) == (self._worker, 1) else "known"
             of_message = runs.c.run_id == _message_run(self._id(id))
             if connection.execute(select(runs.c.run_id).where(of_message)).first() is not None:
@@ -114,7 +114,7 @@ class SharedJobs:
 
         Args:
             id: The id of the job.
-            attempt: Who asks. An attempt is over, too, when another worker has begun the job again.
+            attempt: The attempt that asks; False also if another worker has begun the job again.
         """
         query = select(background_jobs.c.id).where(background_jobs.c.id == self._id(id))
         if attempt is not None:
@@ -123,17 +123,17 @@ class SharedJobs:
             return connection.execute(query).first() is not None
 
     def end(self, id: str, message: HumanMessage, attempt: int) -> None:
-        """Send the message of an attempt that has ended, unless `keeps` says that it is over."""
+        """Send the message of an attempt that has ended, if `keeps` is True for the attempt."""
         send = partial(_send, self._backend, self._id(id), self.thread, message, attempt)
         try:
-            # As long as it takes: nobody else has the result.
+            # Without an end: no other process has the result.
             self._backend.database.retried(send, seconds=math.inf)
         except Exception:
-            # It is reported as lost, or begun again, when this worker has ended.
+            # After the end of this worker, the job is reported as lost, or begins again.
             logger.exception("The result of job %s of thread %s is not sent.", id, self.thread)
 
     def drop(self, id: str) -> bool:
-        """Forget a job, whose result is not wanted any more; False if it was not kept."""
+        """Forget a job whose result is not needed any more; False if there is no such job."""
         with aborting(), self._backend.database.begin() as connection:
             return drop_jobs(connection, background_jobs.c.id == self._id(id))
 
@@ -153,14 +153,14 @@ def _dumped(call: BackgroundCall, channels: Mapping[str, object]) -> bytes:
         ArgumentError: A value cannot be stored.
     """
     states = {
-        # A thread that is resumed has no untracked values either: they are kept out of databases.
+        # Untracked values stay out of databases: a resumed thread has none, either.
         name: {k: v for k, v in state.items() if not isinstance(channels.get(k), UntrackedValue)}
         for name, (state, _) in call["runtimes"].items()
     }
     runtimes = {name: (states[name], info) for name, (_, info) in call["runtimes"].items()}
     try:
         return dump({**call, "runtimes": runtimes})
-    except Exception as error:  # of a value, whatever it is
+    except Exception as error:  # values of any class
         parts = {f"`{name}`": value for name, value in {**call["call"]["args"], **states}.items()}
         for name, value in [*parts.items()]:
             if isinstance(value, Mapping):
@@ -180,22 +180,22 @@ def _dumped(call: BackgroundCall, channels: Mapping[str, object]) -> bytes:
 
 
 def drop_jobs(connection: Connection, those: ColumnElement[bool]) -> bool:
-    """Forget background jobs, which have no more effects; False if there were none."""
+    """Forget background jobs, which have no more effects; False if no job matches."""
     statement = delete(background_jobs).where(those).returning(background_jobs.c.id)
     return connection.execute(statement).first() is not None
 
 
 @dataclass(frozen=True, slots=True)
 class LostJob:
-    """A job whose worker has ended, and that this worker begins again.
+    """A job of a worker that has ended, for this worker to begin again.
 
     Args:
         backend: The parts of the service.
         jobs: The store of its thread, which gets its result.
-        call: Its call.
-        run: The row of the run that has begun it.
-        attempt: How often it was begun, this time included.
-        seconds: The rest of its time.
+        call: The call.
+        run: The row of the run that began the job.
+        attempt: The number of the attempt, from 1.
+        seconds: The rest of the job's time.
     """
 
     backend: Backend
@@ -211,7 +211,7 @@ class LostJob:
         return self.backend.agents[self.run.agent]
 
     def begin(self) -> None:
-        """Begin the work: as a task of the running event loop if the agent is async."""
+        """Begin the work; for an async agent, as a task of the running event loop."""
         backend, graph, message = self.backend, self.agent.graph, message_of(self.run)
         config = config_of(self.run, message, message.trace)
         store = graph.store or TenantStore(backend.database, self.run.tenant, in_run=True)
@@ -229,7 +229,7 @@ class LostJob:
                 asynchronous=self.agent.asynchronous,
             )
         except Exception:
-            # The row has a worker that lives, so nobody else would report the job.
+            # The row names a living worker, so no other worker would report the job.
             logger.exception("Job %s does not begin again.", self.call["id"])
             lost = lost_message(self.call, self.attempt)
             # In a thread, because the database may make it wait.
@@ -237,15 +237,15 @@ class LostJob:
 
 
 def take_lost_jobs(backend: Backend, worker: str, most: int) -> list[LostJob]:
-    """Take jobs of workers that have ended, to begin them again: those that may be repeated.
+    """Take repeatable jobs of workers that have ended, to begin the jobs again.
 
-    A job whose thread is locked comes later, as in `ThreadQueue.take_over`, and one whose agent or
-    tool is missing here is left to a worker that has it.
+    A job whose thread is locked comes later, as in `ThreadQueue.take_over`. A job whose agent or
+    tool is missing here is left to another worker.
 
     Args:
         backend: The parts of the service.
-        worker: The worker that takes them.
-        most: How many it takes at most.
+        worker: The worker that takes the jobs.
+        most: The most jobs to take.
     """
     of_job = background_jobs.c.run == runs.c.run_id
     query = select(background_jobs.c.id, background_jobs.c.thread_id, background_jobs.c.attempt)
@@ -253,27 +253,27 @@ def take_lost_jobs(backend: Backend, worker: str, most: int) -> list[LostJob]:
     query = query.where(_IS_LOST, _may_be_repeated(backend)).order_by(background_jobs.c.deadline)
     with backend.database.read() as connection:
         rows: Sequence[Any] = connection.execute(query).all()
-    # One by one, so that other workers get some of them.
+    # One by one, so that other workers get jobs, too.
     taken = (_take(backend, worker, row) for row in rows)
     return [*islice(filter(None, taken), most)]
 
 
 def _take(backend: Backend, worker: str, row: Row[Any]) -> LostJob | None:
-    """Make a worker the one that does a job; None if somebody else was first."""
+    """Take a job for a worker; None if another worker was first."""
     of_attempt = background_jobs.c.id == row.id, background_jobs.c.attempt == row.attempt
     seconds = (background_jobs.c.deadline - backend.database.now).label("seconds")
     is_alive = select(workers.c.id).where(workers.c.id == worker)
     with backend.database.begin() as connection:
         thread = lock_thread(connection, row.thread_id, skip_locked=True)
         job = connection.execute(select(background_jobs, seconds).where(*of_attempt)).first()
-        # A worker without a row is one that has ended: others would take the job from it.
+        # A worker without a row has ended: other workers would take the job.
         if thread is None or job is None or connection.execute(is_alive).first() is None:
             return None
         changed = update(background_jobs).where(*of_attempt)
         try:
             call: BackgroundCall = load(job.call)
         except Exception:
-            # Of a class that is not there any more. It is reported as lost.
+            # Its class is missing. The job is reported as lost.
             logger.exception("The call of job %s cannot be read.", row.id)
             connection.execute(changed.values(call=None))
             return None
@@ -293,8 +293,8 @@ def _take(backend: Backend, worker: str, row: Row[Any]) -> LostJob | None:
 
 
 def hand_over(connection: Connection, worker: str) -> None:
-    """Let others begin the jobs of a worker that is stopped, without the loss of an attempt."""
-    # A row that is locked belongs to a job that ends now. To wait for it could be a deadlock.
+    """Let other workers begin the jobs of a stopped worker, without the loss of an attempt."""
+    # A locked row belongs to a job that ends now. To wait for the row could be a deadlock.
     jobs = select(background_jobs.c.id).where(background_jobs.c.worker == worker)
     free = background_jobs.c.id.in_(jobs.with_for_update(skip_locked=True))
     more = background_jobs.c.handovers + 1
@@ -302,10 +302,9 @@ def hand_over(connection: Connection, worker: str) -> None:
 
 
 def report_lost_jobs(backend: Backend) -> int:
-    """Send, for each background job whose worker has ended, that it is lost; return how many.
+    """Report each lost job to its thread, except repeatable jobs; return the number of reports.
 
-    Jobs that may be repeated are left to `take_lost_jobs`. A job whose thread is locked comes
-    later, as in `ThreadQueue.take_over`.
+    A job whose thread is locked comes later, as in `ThreadQueue.take_over`.
     """
     lost = select(background_jobs).where(_IS_LOST, ~_may_be_repeated(backend))
     with backend.database.read() as connection:
@@ -338,11 +337,11 @@ def _send(
 ) -> bool:
     """Send the message of a job to its thread.
 
-    False if the job was dropped, has sent one, or was begun again after this attempt.
+    False if the job was dropped, has sent a message, or was begun again after this attempt.
     """
-    # In one transaction, so that a job whose worker is killed here is not lost and sent, too.
+    # In one transaction: a job whose worker is killed here must not be lost and sent, too.
     with backend.database.begin() as connection:
-        # First the thread, as all do that write to it: two orders of locks are a deadlock.
+        # First the thread, as everywhere: two orders of locks are a deadlock.
         row = lock_thread(connection, thread, skip_locked=skip_locked)
         if row is None:
             return False
@@ -360,7 +359,7 @@ def _send(
         agent = backend.agents.get(run.agent)
         busy = STEER if agent is not None and can_be_steered(agent.graph) else "queue"
         job = _message_job(run, _message_run(id), message, busy)
-        # On a busy thread it is queued when the run before it ends, if that has not read it.
+        # A busy thread queues the message when its run ends, unless the run has read the message.
         if row.status in BUSY:
             backend.queue.add_run(connection, job, metadata=run.metadata)
         else:
@@ -369,13 +368,13 @@ def _send(
 
 
 def _message_run(id: str) -> str:
-    """The id of the run that has the message of a job."""
-    # Ids of runs are parts of URLs, and those of threads may have slashes.
+    """The id of the run with the message of a job."""
+    # Ids of runs are parts of URLs, and ids of threads may have slashes.
     return hashlib.sha256(id.encode()).hexdigest()[:32]
 
 
 def _message_job(run: Row[Any], id: str, message: HumanMessage, busy: str) -> MessageJob:
-    """The message of a job, with the settings of the run that has begun it."""
+    """The message of a job, with the settings of the run that began the job."""
     names = ("context", "config", "stream", "subgraphs", "interrupt_before", "interrupt_after")
     first = message_of(run)
     return MessageJob(

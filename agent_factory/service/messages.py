@@ -1,4 +1,4 @@
-"""Messages: how what a user says becomes a run of a thread, and what is held meanwhile."""
+"""Messages: how a message of a user becomes a run of a thread."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class HeldMessage:
 
     Args:
         run: The id of its run.
-        text: What it says.
-        checkpoint: The id of the checkpoint at which it begins, if it is a fork: the thread goes
-            on from there, and what came after it stays in the history.
-        created_at: When it was submitted, in seconds since 1970, by the database's clock.
+        text: The text.
+        checkpoint: The id of the checkpoint at which a fork begins: the thread goes on from there,
+            and later checkpoints stay in the history.
+        created_at: The time of submission, in seconds since 1970, by the database's clock.
     """
 
     run: str
@@ -55,9 +55,9 @@ class Arrival:
     """Behaviour of a message if its thread is not idle.
 
     Args:
-        busy: What it does if a run works on the thread, or is queued for it.
-        waiting: What it does if the thread waits for a decision.
-        by: Who submits it, for the audit.
+        busy: Behaviour if the thread has a running or queued run.
+        waiting: Behaviour if the thread waits for a decision.
+        by: Who submits the message, for the audit.
     """
 
     busy: Busy
@@ -66,7 +66,7 @@ class Arrival:
 
 
 def check_busy(busy: object, agent: str, graph: Graph) -> None:
-    """Raise ArgumentError if an agent cannot do this with a message whose thread is busy."""
+    """Raise ArgumentError if an agent does not support a value of `busy`."""
     check_choice("busy", busy, get_args(Busy))
     if busy == STEER:
         check_steering(agent, graph)
@@ -75,10 +75,10 @@ def check_busy(busy: object, agent: str, graph: Graph) -> None:
 def arrival_of(
     agent: RegisteredAgent, busy: Busy | None, waiting: Waiting | None, by: str
 ) -> Arrival:
-    """What a message does if its thread is not idle; None takes what `Service.add` says.
+    """Behaviour of a message if its thread is not idle; None takes the value of `Service.add`.
 
     Raises:
-        ArgumentError: The agent cannot do this.
+        ArgumentError: The agent does not support the behaviour.
     """
     busy_or_default = busy or agent.busy
     check_busy(busy_or_default, agent.name, agent.graph)
@@ -97,15 +97,15 @@ def submit(
     title: str | None,
     delay: float | None,
 ) -> bool:
-    """Write a run, and queue it if its thread is not busy; one that is known stays as it is.
+    """Write a run, and queue the run if its thread is not busy; a known run does not change.
 
-    With a delay, it may begin that many seconds later.
+    With a delay, the run may begin that many seconds later.
 
     Returns:
         Whether the run is new.
 
     Raises:
-        NotFound: The thread belongs to another tenant, or does not have the checkpoint.
+        NotFound: Another tenant has the thread, or the thread does not have the checkpoint.
         ThreadBusy: The thread is not idle, and the message does not wait.
     """
     thread_id = job.thread
@@ -115,8 +115,8 @@ def submit(
             job = replace(job, begins_at=now + delay)
         row = insert_thread(connection, backend, thread_id, job.tenant, title=title)
         is_busy, waits = row.status in BUSY, row.status == "waiting"
-        # With the thread locked, since a client that got no answer may send it again at once. Where
-        # nothing can refuse it, `queue_new` finds out.
+        # With the thread locked, since a client without an answer may send the message again at
+        # once. Where nothing can refuse the message, `queue_new` finds a known run.
         may_be_refused = is_busy or job.checkpoint is not None
         if may_be_refused and connection.execute(_KNOWN, {"id": job.run}).first() is not None:
             return False
@@ -135,7 +135,7 @@ def submit(
         if is_busy and how in ("interrupt", "rollback"):
             of_run = select(runs.c.payload).where(runs.c.run_id == row.run)
             if isinstance(read_job(connection.execute(of_run).scalar() or "{}"), UndoJob):
-                how = "queue"  # what a run has done is undone first
+                how = "queue"  # first, the effects of a run are undone
         if is_busy and how in ("interrupt", "rollback"):
             earlier_runs = backend.queue.end_runs(connection, row, arrival.by)
             if how == "interrupt":
@@ -151,7 +151,7 @@ def submit(
                 job = replace(job, before=before)
             else:
                 job = replace(job, rollback=row.run)
-        if row.title is None and title is not None:  # it was created before its first message
+        if row.title is None and title is not None:  # a thread created before its first message
             statement = update(threads).where(threads.c.thread_id == thread_id)
             connection.execute(statement.values(title=title))
         if not is_busy:
@@ -166,9 +166,10 @@ def submit(
 
 
 def retry(backend: Backend, run: str, by: str) -> str:
-    """Go on where a run has failed, with the settings of its message; return the id of the new run.
+    """Begin a run where another run has failed, with the settings of its message.
 
-    Asked again, it is the same new run.
+    Returns:
+        The id of the new run, the same for each call.
 
     Raises:
         NotFound: There is no such run.
@@ -180,10 +181,10 @@ def retry(backend: Backend, run: str, by: str) -> str:
         row = connection.execute(of_run.where(runs.c.run_id == run)).first()
     if row is None:
         raise NotFound(f"run {run!r}", "does not exist.")
-    # As JSON, so that it is not the id of a message that a client has chosen.
-    place = json.dumps(["retry", run])
-    new = hashlib.sha256(place.encode()).hexdigest()[:32]
-    # Somebody has asked before; the thread has gone on since, but with this.
+    # As JSON, so that the id differs from each id that a client has chosen.
+    identity = json.dumps(["retry", run])
+    new = hashlib.sha256(identity.encode()).hexdigest()[:32]
+    # An earlier call has begun the new run.
     if row.last == new:
         return new
     job = read_job(row.payload)
@@ -197,30 +198,30 @@ def retry(backend: Backend, run: str, by: str) -> str:
         job, run=new, input=as_text(None), checkpoint=None, begins_at=None, before=(), rollback=None
     )
     metadata = {**row.metadata, "retry_of": run}
-    # If a message has come meanwhile, the thread is busy: the run has lost its turn.
+    # After a message that came meanwhile, the thread is busy: the run has lost its turn.
     submit(backend, job, Arrival("reject", "reject", by), metadata, None, None)
     return new
 
 
 def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
-    """An input of the agent as its guards let it be stored; its last message has the id.
+    """An input of the agent, after its message guards; the last message has the id.
 
     Raises:
-        ArgumentError: It is not a message, or a guard refuses it.
+        ArgumentError: The value is not a message, or a guard refuses the message.
     """
     values = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
     content = values.get("messages", message)
     try:
         messages = convert_to_messages(content if isinstance(content, list) else [content])
     except (KeyError, NotImplementedError, TypeError, ValueError) as error:
-        # What LangChain raises depends on what is wrong with a message.
+        # The class of LangChain's error depends on the wrong part of a message.
         raise ArgumentError(
             "message",
             f"must be a string, a message or a list of messages, got {describe(message)}.",
             "Pass message='...' or message={'messages': [...]}.",
         ) from error
     if messages and messages[-1].id is None:
-        # A copy: the message is the caller's.
+        # A copy: the message belongs to the caller.
         messages[-1] = messages[-1].model_copy(update={"id": message_id})
     inputs: dict[str, object] = without_marks({**values, "messages": messages})
     check_storable("message", inputs)
@@ -234,7 +235,7 @@ def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
 
 
 def as_text(inputs: Mapping[str, object] | None) -> str:
-    """An input of the agent as text, which a worker loads."""
+    """An input of the agent as text for a worker."""
     try:
         return b64encode(dump(inputs)).decode()
     except TypeError as error:  # such as an object of a class that the serializer does not know
@@ -253,10 +254,10 @@ _PARTS: dict[str, tuple[Callable[[object], bool], str]] = {
         "a list of strings",
     ),
 }
-"""Parts that the config of a run can have, and their types. The service sets the others."""
+"""Parts that the config of a run can have, and their types. The service sets other parts."""
 
 _OF_A_RUN = ("agent_factory_", "__", "langgraph_", "lc_", "ls_")
-"""How keys begin that a library writes to the metadata of the run that it carries out."""
+"""Prefixes of keys that a library writes to the metadata of a run."""
 
 _PLACE = ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", RUN_ID)
 
@@ -266,16 +267,16 @@ def as_config(
 ) -> RunnableConfig:
     """The parts of a config that a run can have.
 
-    Metadata of the run that the config comes from are left out: a graph that has an agent of
-    another service as its node sends its own.
+    Metadata that libraries write to a run are left out: a graph with an agent of another service as
+    a node sends the metadata of its run.
 
     Args:
         config: The config.
-        configurable: The keys of `configurable` that may be set; None allows all.
+        configurable: The allowed keys of `configurable`; None allows all.
 
     Raises:
-        ConfigNotAllowed: It has a part or a key that may not be set.
-        ArgumentError: A part has another type.
+        ConfigNotAllowed: A part or a key may not be set.
+        ArgumentError: A part has the wrong type.
     """
     absent: tuple[object, ...] = (None, [], (), {})
     parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}

@@ -37,7 +37,7 @@ class Operations(ABC):
 
     @abstractmethod
     def _submitter(self) -> Callable[[], None]:
-        """The function by which a worker submits the messages of schedules that are due."""
+        """The function that submits the messages of due schedules."""
 
     # Workers
 
@@ -45,7 +45,7 @@ class Operations(ABC):
         """Run jobs in this process.
 
         Args:
-            slots: How many runs at once. Those of async agents take no thread each.
+            slots: The most runs at once. Runs of async agents share one thread.
         """
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
@@ -56,13 +56,13 @@ class Operations(ABC):
             self._notices.start(sender(self._on_wait))
 
     def stop(self, *, seconds: float = 30.0) -> bool:
-        """Take no more jobs in this process, and wait for those that run.
+        """Take no more jobs in this process, and wait for running jobs.
 
         Args:
-            seconds: The longest time to wait. Other workers take over what still runs then.
+            seconds: The longest time to wait. Other workers take over jobs that still run.
 
         Returns:
-            Whether all of them have ended. Python waits at its end for threads of the others; a
+            Whether all jobs have ended. Python waits at its end for threads of other jobs; a
             process that has to end now calls `os._exit`.
         """
         if self._worker is None:
@@ -80,7 +80,7 @@ class Operations(ABC):
 
     @property
     def ended_threads(self) -> list[str]:
-        """The names of threads of this process that have ended, though they should run."""
+        """The names of threads of this process that have ended by mistake."""
         log, signals, worker = self._backend.log, self._backend.signals, self._worker
         alive = {"agent-factory-events": log.is_alive, "agent-factory-listen": signals.is_alive}
         ended = [name for name, is_alive in alive.items() if not is_alive]
@@ -92,43 +92,42 @@ class Operations(ABC):
         return self._worker is not None and self._worker.is_drained
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that are alive.
+        """The living workers.
 
         Returns:
-            For each its `id`, `host`, `process`, `slots` and `agents`, whether it is `draining`,
-            and the version of the `tables` that its code has.
+            For each worker its `id`, `host`, `process`, `slots` and `agents`, whether it is
+            `draining`, and the version of its `tables`.
         """
         return known_workers(self._backend.database)
 
     def drain(self, worker: str | None = None) -> list[str]:
-        """Ask workers to end once their runs have ended; return their ids.
+        """Ask workers to end after their runs; return the ids of the workers.
 
         Args:
-            worker: The id of one; None means all.
+            worker: The id of a worker; None means all.
         """
         return drain_workers(self._backend.database, worker)
 
     # Upkeep
 
     def pending_upgrade(self) -> Upgrade:
-        """The steps from the version of the database's tables to that of this code."""
+        """The steps from the version of the database's tables to the version of this code."""
         return self._backend.database.pending_upgrade()
 
     def upgrade(self, report: Callable[[int, int, int], None] | None = None) -> Upgrade:
-        """Bring the tables of an older version into the form of this one, without losing anything.
+        """Upgrade the tables of an older version to this version; all rows stay.
 
-        A step that is cut short leaves nothing, and may be taken again. Two processes that do this
-        at once take each step once.
+        An interrupted step leaves nothing, and may be taken again. Two processes that upgrade at
+        once take each step once.
 
         Args:
-            report: Gets the progress of a step: the version that it leads to, how much is done, and
-                of how much.
+            report: Gets the progress of a step: its version, the done part, and the whole.
 
         Returns:
-            The steps that were taken.
+            The taken steps.
 
         Raises:
-            ServiceError: Workers run that do not work with the new tables.
+            ServiceError: Running workers do not work with the new tables.
             DatabaseVersionError: The tables are newer than this code.
 
         >>> from tempfile import mkdtemp
@@ -141,11 +140,11 @@ class Operations(ABC):
     def reindex(self) -> Iterator[str]:
         """Write the tables of threads and waits again, from the checkpoints.
 
-        Needed after checkpoints were restored from a backup, or rows were deleted by hand. Agents
-        have to be added before.
+        Needed after a restore of checkpoints from a backup, or after rows were deleted by hand. Add
+        the agents before.
 
         Returns:
-            An iterator over the ids of the threads; each one is written when it is read.
+            An iterator over the ids of the threads; reading an id writes its thread.
         """
         return reindex(self._backend)
 
@@ -153,22 +152,22 @@ class Operations(ABC):
         """Delete threads that wait for nothing and have not changed for some time.
 
         Args:
-            older_than: Since their last change, in seconds or as "30d".
-            tenant: Only those of this tenant.
+            older_than: The time since the last change, in seconds or as "30d".
+            tenant: The tenant of the threads; None takes all.
 
         Returns:
-            An iterator over the ids of the threads; each one is deleted when it is read.
+            An iterator over the ids of the threads; reading an id deletes its thread.
         """
         seconds = seconds_of("older_than", older_than)
         assert seconds is not None
         return forget(self._backend, seconds, tenant)
 
     def verify_audit(self, *, head: str | None = None) -> str:
-        """Check the audit, and return the number and the hash of its newest entry, its head.
+        """Check the audit, and return the number and the hash of the newest entry, its head.
 
         Args:
-            head: A head that was returned before. Only with it can be seen that the newest entries
-                were removed, or that all hashes were written again: keep it elsewhere.
+            head: An earlier head, stored elsewhere. Only an earlier head shows that the newest
+                entries were removed, or that all hashes were written again.
 
         Raises:
             AuditTampered: Entries were changed, removed, inserted or moved.

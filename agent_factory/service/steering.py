@@ -1,17 +1,17 @@
-"""Steering: messages that the run under way reads, before it ends.
+"""Steering: messages that the running run reads before its end.
 
-Such a message is in the queue of its thread, behind the run, as any other. The run takes it out of
-the queue when it reads it; what it has not read when it ends is the next run. So a message is read
-once, in whatever order things happen:
+A steered message waits in the queue of its thread, behind the run. The run takes the message out of
+the queue when it reads the message; an unread message becomes the next run. So each message is read
+once, in any order of events:
 
-- It is in the queue when `submit` has returned, and two statements take it out:
-  `SharedMailbox.note` in the transaction with the checkpoint that has it, and `ThreadQueue.queue`
-  for a run that begins with it.
-- Both have the row of the thread locked: a checkpoint is stored under the lease, and the next run
-  is queued when that row says that the run before has ended. So one of them comes first.
-- If the checkpoint comes first, the next run is not this message any more.
-- If the end of the run comes first, no checkpoint of it follows, whatever it has read meanwhile.
-- A message that is sent when the run has ended finds that row idle, and begins a run.
+- After `submit`, the message is in the queue. Two statements take messages out:
+  `SharedMailbox.note` in the transaction of the checkpoint with the message, and
+  `ThreadQueue.queue` for a run that begins with the message.
+- Both statements lock the row of the thread: a checkpoint is stored under the lease, and the next
+  run is queued when the row says that the run has ended. So one statement comes first.
+- If the checkpoint comes first, the next run is another message.
+- If the end of the run comes first, no checkpoint of the run follows.
+- A message after the end of the run finds an idle thread, and begins a run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WAITING = (
         runs.c.thread_id == bindparam("id"),
         runs.c.job.is_(None),
         runs.c.status == "queued",
-        # Without loading all others; `_readable` looks at the value itself.
+        # Without loading all payloads; `_readable` checks the value itself.
         runs.c.payload.contains(f'"busy": "{STEER}"'),
     )
     .order_by(runs.c.seq)
@@ -53,7 +53,7 @@ _SHARED = ("status", "job", "checkpoint_id", "error", "updated_at")
 
 
 def _with_readers(columns: Iterable[Column[Any]]) -> Select[Any]:
-    """Columns of a run; those of its outcome are of the run that has read its message."""
+    """Columns of a run, with the outcome of the run that has read its message."""
     of_outcome = (
         func.coalesce(_reader.c[column.name], column).label(column.name)
         if column.name in _SHARED
@@ -80,12 +80,12 @@ _SETTINGS = ("agent", "context", "config", "interrupt_before", "interrupt_after"
 
 
 def run_row(connection: Connection, run: str, *, whole: bool = True) -> Row[Any] | None:
-    """The row of a run. One whose message another run has read has the outcome of that run.
+    """The row of a run, with the outcome of the run that has read its message, if any.
 
     Args:
         connection: The connection.
         run: The id of the run.
-        whole: Whether all columns are read; if not, its outcome, agent and reader.
+        whole: Whether all columns are read; if not, the outcome, agent and reader.
     """
     # Alone, since most runs have no reader, and the join takes longer.
     row = connection.execute(_ROW if whole else _OUTCOME, {"id": run}).first()
@@ -128,7 +128,7 @@ class SharedMailbox:
 
     Args:
         database: The database.
-        signals: Wake those who wait for a message that was read.
+        signals: Wake callers that wait for a message.
         lease: The lease of the run's thread.
         run: The message with which the run began.
     """
@@ -142,12 +142,12 @@ class SharedMailbox:
         return self._lease.thread_id
 
     def messages(self) -> dict[str, HumanMessage]:
-        """The messages that wait, in order. The id of the last one of a run is that of the run."""
+        """The waiting messages, in order. The last message of a run has the id of the run."""
         with aborting(), self._database.read() as connection:
             payloads = connection.execute(_WAITING, {"id": self.thread}).scalars().all()
         waiting: dict[str, HumanMessage] = {}
         for job in map(read_job, payloads):
-            # To undo a run waits for its turn, too.
+            # A job that undoes a run waits for its turn, too.
             if not isinstance(job, MessageJob):
                 continue
             messages = self._readable(job)
@@ -157,25 +157,25 @@ class SharedMailbox:
         return waiting
 
     def _readable(self, job: MessageJob) -> list[HumanMessage]:
-        """The messages of a job; none if it has to be a run, since more than a message is in it."""
+        """The messages of a job; none if the job has more than messages, and must be a run."""
         same = all(getattr(job, name) == getattr(self._run, name) for name in _SETTINGS)
         elsewhere = job.checkpoint or job.begins_at
         inputs = load(b64decode(job.input))
         # A run has one context and one config to its end. An input with other keys of the state
-        # would change them between two steps of it.
+        # would change the state between two steps of the run.
         if job.busy != STEER or not same or elsewhere or inputs is None or len(inputs) > 1:
             return []
         messages = inputs["messages"]
         return messages if all(isinstance(each, HumanMessage) for each in messages) else []
 
     def note(self, connection: Connection, ids: Collection[str]) -> None:
-        """Take messages out of the queue, in the transaction with the checkpoint that has them.
+        """Take messages out of the queue, in the transaction of the checkpoint with the messages.
 
         Args:
             connection: The transaction, which has checked the lease.
             ids: The ids of all messages that the thread has read.
         """
-        # Also one that was cancelled since this run has looked: it is in the thread.
+        # Also a message that was cancelled after this run has read it: the thread has it.
         statement = (
             update(runs)
             .where(runs.c.run_id.in_(ids), runs.c.thread_id == self.thread)
