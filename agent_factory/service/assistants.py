@@ -1,4 +1,4 @@
-"""Assistants: agents under ids of their own tenant, with settings and versions of them."""
+"""Assistants: agents with settings of a tenant, and versions of the settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AssistantSort = Literal["assistant_id", "agent", "name", "created_at", "updated_
 """What assistants are sorted by."""
 
 _SETTINGS = ("agent", "name", "description", "config", "context", "metadata")
-# Each process adds the agents of the code; they have no time of creation.
+# Agents of the code have no time of creation.
 _START_TIME = time.time()
 
 
@@ -43,18 +43,17 @@ class Assistant:
     """An agent with settings of runs.
 
     Args:
-        id: Its id.
+        id: The id.
         agent: The name of the agent.
-        name: Its name, for people.
-        description: What it is for.
+        name: The name, for people.
+        description: The purpose.
         config: `tags`, `recursion_limit` and `configurable` of its runs.
         context: The runtime context of its runs.
-        metadata: What is noted about it; its runs have it, too.
+        metadata: Notes; the runs have them, too.
         version: The number of these settings.
-        created_at: When it was created, in seconds since 1970. Of a version in a list: when that
-            was written.
-        updated_at: When it changed.
-        is_agent: Whether it is the agent itself, as code has added it. It cannot be changed.
+        created_at: The time of creation, in seconds since 1970; of a version in a list, its own.
+        updated_at: The time of the last change.
+        is_agent: Whether this is the agent of the code itself, which cannot be changed.
     """
 
     id: str
@@ -72,11 +71,11 @@ class Assistant:
     def settings_of(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """The `config`, the `context` and the `metadata` of a run with this assistant.
 
-        What the run itself says comes first; keys of `configurable`, `context` and `metadata` are
-        added to those of the assistant, and tags follow its tags.
+        Settings of the run come first. Keys of `configurable`, `context` and `metadata` are added
+        to the keys of the assistant, and tags follow its tags.
 
         Args:
-            run: These settings of the run, where it has some.
+            run: The settings of the run.
 
         >>> assistant = Assistant("a-1", "desk", "Gold", context={"tier": "gold"})
         >>> assistant.settings_of({"context": {"user": "ann"}})["context"]
@@ -89,7 +88,7 @@ class Assistant:
         theirs = {name: part for name, part in parts if part is not None}
         config = {**self.config, **theirs}
         ours, own = self.config.get("configurable"), theirs.get("configurable")
-        # What is not an object is refused later, by name.
+        # A value that is not an object is refused later, by name.
         if ours and isinstance(own, Mapping):
             config["configurable"] = {**ours, **own}
         if self.config.get("tags") and isinstance(theirs.get("tags"), list):
@@ -103,7 +102,7 @@ class Assistant:
 
 
 def assistant_id(agent: str) -> str:
-    """The id of an agent itself among the assistants; the same on all machines.
+    """The id of an agent among the assistants; the same on all machines.
 
     >>> assistant_id("desk")
     'f3483fb6-30fe-5e62-9334-11b4fc43e458'
@@ -112,13 +111,13 @@ def assistant_id(agent: str) -> str:
 
 
 class Assistants:
-    """Assistants of a tenant. Each agent of the service is one of every tenant, too.
+    """Assistants of a tenant. Each agent of the service is an assistant of every tenant, too.
 
     Made by `Service.assistants`.
 
     Args:
         backend: The parts of the service.
-        tenant: Whose they are. Other tenants cannot see them.
+        tenant: The tenant. Other tenants cannot see its assistants.
     """
 
     def __init__(self, backend: Backend, tenant: str) -> None:
@@ -139,12 +138,12 @@ class Assistants:
 
         Args:
             agent: The name of the agent.
-            assistant: Its id; None for a new one.
-            name: Its name.
-            description: What it is for.
+            assistant: The id; None for a new id.
+            name: The name.
+            description: The purpose.
             config: The config of its runs, as in `Service.client_config`.
             context: The context of its runs, as JSON.
-            metadata: What is noted about it, as JSON.
+            metadata: Notes, as JSON.
 
         Raises:
             NotFound: There is no such agent.
@@ -168,7 +167,7 @@ class Assistants:
             with self._database.begin() as connection:
                 connection.execute(insert(assistants).values(**place, updated_at=now))
                 connection.execute(insert(versions).values(**place, **settings))
-        # The primary key refuses it, so that of two requests at once only one succeeds.
+        # The primary key refuses the second of two requests at once.
         except IntegrityError:
             raise AlreadyExists(f"assistant {id!r}", "exists already.") from None
         return self.get(id)
@@ -177,10 +176,10 @@ class Assistants:
         """One assistant.
 
         Args:
-            assistant: Its id, or the name of an agent.
+            assistant: The id, or the name of an agent.
 
         Raises:
-            NotFound: There is no such assistant, or it belongs to another tenant.
+            NotFound: There is no such assistant, or another tenant has it.
         """
         for own in self._agents():
             if assistant in (own.id, own.agent):
@@ -205,19 +204,19 @@ class Assistants:
         limit: int = 50,
         offset: int = 0,
     ) -> list[Assistant]:
-        """Assistants, the newest first.
+        """Assistants, the newest first; a filter of None takes all.
 
         Args:
-            agent: Only those of this agent.
-            name: Only those whose name contains it, in capitals or not.
-            metadata: Only those whose metadata have these values.
-            sort_by: What they are sorted by.
+            agent: The agent.
+            name: Part of the name, in capitals or not.
+            metadata: Values of the metadata.
+            sort_by: The value that orders the assistants.
             descending: Whether the highest value comes first.
             limit: The most to return.
-            offset: How many to leave out before them.
+            offset: Assistants to skip before the first.
         """
         check_choice("sort_by", sort_by, get_args(AssistantSort))
-        # All of a tenant are read: the agents, which no table has, have to be sorted among them.
+        # All rows of a tenant are read: agents are in no table, and are sorted among the rows.
         matches = self._matching(agent, name, metadata or {})
         key = {"assistant_id": "id"}.get(sort_by, sort_by)
         matches.sort(key=lambda match: getattr(match, key), reverse=descending)
@@ -230,20 +229,20 @@ class Assistants:
         name: str | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> int:
-        """Count the assistants that `search` finds with these arguments and no limit."""
+        """Count the assistants of `search` without a limit."""
         return len(self._matching(agent, name, metadata or {}))
 
     def change(self, assistant: str, **settings: Any) -> Assistant:
         """Write a new version of an assistant, which its next runs take.
 
         Args:
-            assistant: Its id.
-            **settings: Those of `create` that change. Keys of `metadata` are added to the others;
-                `config` and `context` are replaced as a whole.
+            assistant: The id.
+            **settings: Changed arguments of `create`. Keys of `metadata` are added to the present
+                keys; `config` and `context` are replaced.
 
         Raises:
             NotFound: There is no such assistant or agent.
-            ReadOnly: It is an agent that code has added.
+            ReadOnly: The assistant is an agent of the code.
             ConfigNotAllowed: As in `create`.
         """
         current = self._own(assistant)
@@ -253,7 +252,7 @@ class Assistants:
         self._check_config(values["agent"], values["config"])
         with self._database.begin() as connection:
             self._lock(connection, assistant)
-            # After `set_latest`, the newest version is not the one that runs take.
+            # After `set_latest`, runs do not take the newest version.
             newest = select(func.max(versions.c.version)).where(*self._of(versions, assistant))
             number = (connection.execute(newest).scalar() or 0) + 1
             place = {"tenant": self._tenant, "assistant_id": assistant, "version": number}
@@ -275,7 +274,7 @@ class Assistants:
         Raises:
             NotFound: There is no such assistant.
         """
-        # An agent of the code has the one version that the code has.
+        # An agent of the code has one version.
         current = self.get(assistant)
         if current.is_agent:
             return [current][offset:][:limit]
@@ -292,7 +291,7 @@ class Assistants:
 
         Raises:
             NotFound: There is no such assistant or version.
-            ReadOnly: It is an agent that code has added.
+            ReadOnly: The assistant is an agent of the code.
         """
         self._own(assistant)
         of_version = select(versions.c.version).where(
@@ -306,11 +305,11 @@ class Assistants:
         return self.get(assistant)
 
     def delete(self, assistant: str) -> None:
-        """Delete an assistant and its versions. Runs that were begun with it go on.
+        """Delete an assistant and its versions. Its runs go on.
 
         Raises:
             NotFound: There is no such assistant.
-            ReadOnly: It is an agent that code has added.
+            ReadOnly: The assistant is an agent of the code.
         """
         self._own(assistant)
         with self._database.begin() as connection:
@@ -332,7 +331,7 @@ class Assistants:
         as_config(config, self._backend.agent(agent).configurable)
 
     def _own(self, assistant: str) -> Assistant:
-        """An assistant that the tenant has created."""
+        """An assistant of the tenant, not of the code."""
         current = self.get(assistant)
         if current.is_agent:
             reason = f"is agent {current.agent!r} itself, and cannot be changed or deleted."
@@ -353,7 +352,7 @@ class Assistants:
             if agent in (None, own.agent) and (name or "").casefold() in own.name.casefold()
         ]
         matches = [*agents, *map(_assistant_of, rows)]
-        # Compared here: as JSON, databases compare numbers and texts in ways of their own.
+        # Compared here: databases compare numbers and texts in JSON differently.
         return [match for match in matches if metadata.items() <= match.metadata.items()]
 
     def _current(self) -> Select[Any]:

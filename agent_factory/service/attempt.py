@@ -1,4 +1,4 @@
-"""Attempts: a job that is carried out under one lease, from its start to its outcome."""
+"""Attempts: one job under one lease, from its start to its outcome."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class RunAttempt:
     Args:
         backend: The parts of the service.
         agent: The agent.
-        claim: The job. The settings of the message that its run began with hold to the end.
-        work: What the job does: a message or decisions.
+        claim: The claim. The settings of the message that began the run hold to its end.
+        work: The job: a message or decisions.
         usage: Counts the model calls, and notes the steps.
         worker: The id of the worker.
     """
@@ -114,7 +114,7 @@ class RunAttempt:
         latest = self.saver.get_tuple(self._config)
         if latest is not None:
             self.saver.latest = latest.checkpoint["id"]
-        # The job has stored a checkpoint before: another worker was cut short in it.
+        # The job has stored a checkpoint before: another worker was interrupted.
         if latest is not None and latest.metadata.get(JOB_KEY) == self._claim.job:
             self._parts = self.resume()
         else:
@@ -141,24 +141,24 @@ class RunAttempt:
         return self.stream(input)
 
     def carry_out(self, decisions: Mapping[str, Any]) -> object:
-        """Run the agent with decisions; those that a task has taken before are left out."""
+        """Run the agent with decisions, without decisions that a task has taken before."""
         thread = self.read()
         database, job = self._backend.database, self._claim.job
         unused = unused_decisions(database, self._work.thread, job, thread[1], decisions)
-        if not unused:  # the step that they began has no checkpoint yet
+        if not unused:  # the step of the decisions has no checkpoint yet
             return self.resume(thread)
         act = acarry_out if self._agent.asynchronous else carry_out
         return act(self._graph, self._config, thread, unused, stream=True, **self._options)
 
     def resume(self, thread: Thread | None = None) -> object:
-        """Continue a run that was cut short; None if it has ended or is paused."""
+        """Continue an interrupted run; None if the run has ended or is paused."""
         data = {"worker": self._worker}
         self._backend.log.add(self._claim.job, {"type": "resumed", "ns": (), "data": data})
         # Raises if no node of the agent can continue.
         snapshot, _ = thread or self.read()
         before, after = self._graph.interrupt_before_nodes, self._graph.interrupt_after_nodes
-        # A run that was cut short before such a node must not skip the review. What a decision
-        # wrote to the thread is another source: its run still has to continue.
+        # A run that was interrupted before such a node must not skip the review. The writes of a
+        # decision have another source: their run has to continue.
         stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
         from_loop = (snapshot.metadata or {}).get("source") == "loop"
         may_stop = snapshot.next and stops and (from_loop or self._work.goes_on)
@@ -168,17 +168,17 @@ class RunAttempt:
         return None if is_over else self.stream(None)
 
     def go_on(self) -> object:
-        """Go on without a message. A decision holds for the run that it was made in, and no other.
+        """Go on without a message. A decision holds only for its run.
 
-        So a client cannot let a call run that was decided about before, by going on after a
-        cancelled run, from an earlier checkpoint, or in a copy of the thread.
+        So a client cannot use an earlier decision about a call by going on after a cancelled run,
+        from an earlier checkpoint, or in a copy of the thread.
         """
         place = self._start_config
         turns = repeat_review(self._graph, place, earlier=self.checkpoint is not None)
         is_paused = any(self._pauses(graph, at, node) for graph, at, node in turns)
         self._recorder.is_paused = is_paused
         if turns[0][1] is not place:
-            self.checkpoint = None  # it was written to, so it is the newest
+            self.checkpoint = None  # after the write, it is the newest
         if not is_paused:
             return self.stream(None)
         if self.checkpoint is not None:
@@ -186,14 +186,14 @@ class RunAttempt:
         return None
 
     def _pauses(self, graph: Any, place: RunnableConfig, node: str | None) -> bool:
-        """Return True if a run that goes on stops at once, at a pause that an agent itself has set.
+        """Return True if a run that goes on stops at once, at a pause that an agent has set.
 
         LangGraph passes a pause at which a run begins.
 
         Args:
-            graph: The agent, or one that is a node of it.
+            graph: The agent, or an agent that is a node.
             place: The config of its state.
-            node: The node that has written the state; None if that is to be found out.
+            node: The node that has written the state; None if the node is unknown.
         """
         agent = self._agent.graph if graph is self._graph else graph
         before, after = agent.interrupt_before_nodes, agent.interrupt_after_nodes
@@ -207,7 +207,7 @@ class RunAttempt:
         if after == "*" or node is not None:
             return after == "*" or node in after
         if source != "loop" or snapshot.parent_config is None:
-            return True  # the checkpoint does not say which node was written for
+            return True  # the checkpoint does not name the node that wrote
         return not set(self._graph.get_state(snapshot.parent_config).next).isdisjoint(after)
 
     # Reading
@@ -223,7 +223,7 @@ class RunAttempt:
     def unread(
         self, latest: CheckpointTuple | None, before: Sequence[tuple[str, str, str | None]]
     ) -> list[Any]:
-        """Inputs of interrupted runs that are not in the state yet; a fork among them begins."""
+        """Inputs of ended runs that are not in the state yet; a fork among these runs begins."""
         snapshot = self._graph.get_state(self._config)
         unread: list[object] = []
         for run, input, checkpoint in before:
@@ -238,7 +238,7 @@ class RunAttempt:
 
     @property
     def _start_config(self) -> RunnableConfig:
-        """The config of the run: at the newest checkpoint, or at the one that it goes back to."""
+        """The config of the run: at the newest checkpoint, or at `checkpoint`."""
         if self.checkpoint is None:
             return self._config
         # LangGraph's update_state needs the namespace where there is an id.
@@ -277,7 +277,7 @@ class RunAttempt:
             ):
                 yield
         except Exception:
-            # What the run has written before its error stays.
+            # Writes of the run before its error stay.
             self.saver.flush()
             for part in self._recorder.last_parts:
                 backend.log.add(self._claim.job, part)
@@ -291,7 +291,7 @@ class RunAttempt:
     def finish(self) -> str:
         """Store the outcome; return the status of the run."""
         work, recorder, backend, claim = self._work, self._recorder, self._backend, self._claim
-        # Before the transaction: it reads the thread through other connections.
+        # Before the transaction: the read uses other connections.
         waiting_for = self.read()[1] if recorder.is_paused else None
         plan, spent = self._agent.plan, self._usage.columns_of(claim.run)
         end = {"checkpoint_id": self.saver.latest}
@@ -359,15 +359,15 @@ class Recorder:
         if is_asked or mode in self._studio_modes:
             public = self._agent.public.of_part(part)
             public = public if is_asked else {**public, "asked": False}
-            # A client may answer as soon as it sees a question, so it sees none before the thread
-            # waits for the answer.
+            # A client may answer a question at once, so the question is shown when the thread
+            # waits.
             if is_question or self.is_paused or part.get("interrupts"):
                 self.last_parts.append(public)
             else:
                 self._log.add(self._job, public)
 
     def output(self, saver: FencedSaver) -> Output | None:
-        """The output of the run, which has ended; None if only its checkpoint has it."""
+        """The output of an ended run; None if only its checkpoint has the output."""
         if self._values is None or not self._agent.is_output_stored:
             return None
         written = saver.serde.dumps_typed(self._agent.public.of_values(self._values))

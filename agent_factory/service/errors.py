@@ -6,19 +6,19 @@ from agent_factory.errors import AgentFactoryError, ArgumentError
 
 
 class ServiceError(AgentFactoryError, RuntimeError):
-    """The service cannot do what was asked. Nothing was changed."""
+    """The service cannot do the requested work. Nothing was changed."""
 
     code = "AF360"
 
 
 class NotFound(ServiceError, LookupError):
-    """There is no such agent, thread, run or wait, or it belongs to another tenant."""
+    """There is no such agent, thread, run or wait, or another tenant has it."""
 
     code = "AF361"
 
 
 class ThreadBusy(ServiceError):
-    """The thread works on another message or waits for a decision, and the new one may not wait."""
+    """The thread is busy or waits for a decision, and the new message may not wait."""
 
     code = "AF362"
 
@@ -75,14 +75,14 @@ class DecisionForbidden(ServiceError, PermissionError):
 
 
 class NoWorker(ServiceError, TimeoutError):
-    """No worker that is alive has the agent of the run."""
+    """No living worker has the agent of the run."""
 
     code = "AF370"
     waits_for = "a worker"
 
 
 class MessageHeld(ServiceError, TimeoutError):
-    """The message is held until somebody decides about what its thread waits for."""
+    """The message is held until the decision for which its thread waits."""
 
     code = "AF371"
     waits_for = "a decision"
@@ -98,12 +98,12 @@ class ConfigNotAllowed(ArgumentError):
 
 
 class DatabaseVersionError(ServiceError):
-    """The tables have a version that this version of agent-factory does not work with.
+    """This version of agent-factory does not work with the version of the tables.
 
     Args:
         url: The URL of the database, without its password.
-        reason: Which versions they are.
-        hint: What to do.
+        reason: The versions.
+        hint: The remedy.
         version: The version of the tables.
     """
 
@@ -121,15 +121,15 @@ class AlreadyExists(ServiceError):
 
 
 class ReadOnly(ServiceError, PermissionError):
-    """Code has added it, and only code changes it."""
+    """Only code may change an agent that code has added."""
 
     code = "AF379"
 
 
 class RunAborted(BaseException):
-    """A run ends here without an outcome: another attempt continues it, or nobody.
+    """A run ends without an outcome; another attempt may continue the run.
 
-    It does not derive from Exception, so that no middleware takes it for an error of a tool.
+    Not an Exception, so that no middleware takes it for an error of a tool.
     """
 
 

@@ -1,7 +1,7 @@
 """Serializer of a service: messages in LangGraph's format, written and read without pydantic.
 
-It relies on that format, which LangGraph does not document;
-`tests/service/test_message_serializer.py` compares it with LangGraph's own serializer.
+LangGraph does not document the format; `tests/service/test_message_serializer.py` compares this
+serializer with LangGraph's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PACKED = (
 )
 """The options LangGraph writes with."""
 
-# Kept: pydantic takes as long to return the fields of a class as all else here takes.
+# Stored, since pydantic takes as long to return the fields of a class as the rest of a write.
 _FIELDS: Mapping[type, frozenset[str]] = {
     message_type: frozenset(message_type.model_fields)
     for message_type in (AIMessage, HumanMessage, SystemMessage, ToolMessage)
@@ -38,10 +38,10 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
     """LangGraph's serializer, which reads and writes messages in less than half of the time.
 
     langgraph-checkpoint 4.3, `serde/jsonplus.py`: a message is stored as an extension of msgpack
-    with the names of its module and class, and all its fields. To write it, LangGraph copies the
-    fields, and to read it, it validates them again. Fields that consist of plain values are their
-    own copy, and what was stored from a valid message is valid, so messages of langchain-core's own
-    classes do without both. All else, a message with other fields included, is left to LangGraph.
+    with the names of its module and class, and all its fields. LangGraph copies the fields to write
+    a message, and validates the fields to read a message. Fields of plain values need no copy, and
+    fields from a valid message are valid, so messages of langchain-core's classes need neither.
+    LangGraph writes and reads all other values, and messages with other fields.
     """
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
@@ -55,7 +55,7 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
         return self._unpacked(data[1]) if data[0] == "msgpack" else super().loads_typed(data)
 
     def _stored(self, value: Any) -> Any:
-        """What is stored for a value that msgpack does not know."""
+        """The stored form of a value that msgpack does not know."""
         message_type = type(value)
         known = _FIELDS.get(message_type)
         if known and known == value.__dict__.keys() and not value.__pydantic_extra__:
@@ -76,7 +76,7 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
         """The value of an extension."""
         if code == jsonplus.EXT_PYDANTIC_V2:
             parts = self._unpacked(content)
-            # Not `match`, which takes as long as all the rest.
+            # Not `match`, which takes as long as the rest of the function.
             if type(parts) is list and len(parts) == 4 and type(parts[2]) is dict:
                 message_type = _MESSAGE_TYPES.get(f"{parts[0]}.{parts[1]}")
                 if message_type is not None and parts[2].keys() == _FIELDS[message_type]:
@@ -93,10 +93,10 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
 
 
 def _message(message_type: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
-    """A message with these fields, which are not validated.
+    """A message with these fields, without validation.
 
-    pydantic 2, `BaseModel.model_construct`: it sets these four attributes, after a look at each
-    field, which takes longer than all the rest.
+    pydantic 2: `BaseModel.model_construct` sets these four attributes, after a slow look at each
+    field.
     """
     message = message_type.__new__(message_type)
     _set(message, "__dict__", fields)
@@ -116,6 +116,6 @@ def dump(value: object) -> bytes:
 
 
 def load(data: bytes) -> Any:
-    """Read what `dump` wrote."""
+    """Read a value that `dump` wrote."""
     kind, _, rest = bytes(data).partition(b" ")
     return _serializer.loads_typed((kind.decode(), rest))

@@ -1,4 +1,4 @@
-"""Pace: how often the parts of a service look by themselves, and how long they wait."""
+"""Pace: how often the parts of a service look for news, and how long they wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_factory.errors import ArgumentError
 class Pace:
     """Times of a service, in seconds.
 
-    Signals wake those who wait, so a slower pace delays only what no signal announces.
+    Signals wake waiting threads, so a slower pace delays only events without a signal.
 
     Args:
         beat: Between two signs of life of a worker; a fifth of `dead_after` where that is shorter.
@@ -20,12 +20,12 @@ class Pace:
             all processes of a service.
         look: Between two looks of a worker for jobs, and for deadlines, schedules and dead workers.
         wake: Between two looks of a caller who waits for a run.
-        notice: Without news of a run, until its caller learns what it waits for.
+        notice: Without news of a run, until its caller gets the reason.
         gather: While events of runs are gathered, to be written together.
         gather_first: The same for the first events after a pause. A run that ends meanwhile writes
             them with its outcome.
-        deliver: Between two looks for webhooks and calls of `on_wait` that are due.
-        retries: Between the attempts to deliver one of them, which is dropped after the last.
+        deliver: Between two looks for due webhooks and calls of `on_wait`.
+        retries: Between the attempts at a delivery, which is dropped after the last attempt.
         stop: For each thread of a worker that stops.
 
     Raises:

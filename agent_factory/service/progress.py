@@ -1,4 +1,4 @@
-"""Progress of a run that somebody waits for: what is missing, if nothing comes."""
+"""Progress of a run for a waiting caller: the missing worker or decision, if nothing comes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _START = "Start one: agent-factory worker MODULE:SERVICE, or service.start()."
 
 
 class Progress:
-    """Notices for one caller of a run, who goes on waiting: a worker may come.
+    """Notices for one caller of a run, who goes on waiting.
 
     Args:
         backend: The parts of the service.
@@ -31,11 +31,11 @@ class Progress:
         self._since, self._has_said = time.monotonic(), False
 
     def news(self) -> None:
-        """Note that something has come."""
+        """Note that a part has come."""
         self._since = time.monotonic()
 
     def notice(self) -> NoWorker | MessageHeld | None:
-        """Return what is missing if nothing has come for a while: once, and in the log as well."""
+        """Return the missing worker or decision after a while without news: once, and log it."""
         if self._has_said or time.monotonic() - self._since < self._backend.pace.notice:
             return None
         self._since = time.monotonic()
@@ -46,7 +46,7 @@ class Progress:
         return missing
 
     def timed_out(self, state: str, seconds: float) -> TimeoutError:
-        """The error of a caller who waits no longer."""
+        """The error of a caller after the timeout."""
         since = f" after {seconds:g} seconds"
         missing = self._backend.call(lambda: what_is_missing(self._backend, self._run, since))
         return missing or TimeoutError(f"Run {self._run!r} {state}{since}.")
@@ -55,7 +55,7 @@ class Progress:
 def what_is_missing(
     backend: Backend, run_id: str, since: str = ""
 ) -> NoWorker | MessageHeld | None:
-    """Return the lack of a worker or of a decision that a run waits for, as an error, or None."""
+    """Return the missing worker or decision for which a run waits, as an error, or None."""
     subject, now = f"run {run_id!r}", backend.database.now
     with backend.database.read() as connection:
         run = run_row(connection, run_id)
@@ -77,14 +77,13 @@ def what_is_missing(
             f"is held{since} and waits for a decision about {', '.join(map(repr, tools))}.",
             f"service.inbox().waits(thread={run.thread_id!r}) has it.",
         )
-    # The thread's own agent comes first, if this message is queued behind another one.
+    # The agent of the thread comes first, if this message is queued behind another message.
     agent = run.agent if run.job is not None else thread.agent
     if not details:
         return NoWorker(
             subject, f"is {run.status}{since} and waits for a worker: none runs.", _START
         )
-    # A worker that does not list its agents may have this one.
-    agents = sorted({name for detail in details for name in detail.get("agents", (agent,))})
+    agents = sorted({name for detail in details for name in detail["agents"]})
     if agent not in agents:
         return NoWorker(
             subject,

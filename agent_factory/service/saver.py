@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 Write = Callable[[BaseCheckpointSaver[str], Connection], object]
-"""What is written through LangGraph's saver in a transaction."""
+"""A write through LangGraph's saver in a transaction."""
 
 
 def in_thread(method: Callable[..., Any]) -> Any:
@@ -56,22 +56,22 @@ def in_thread(method: Callable[..., Any]) -> Any:
 class FencedSaver(BaseCheckpointSaver[str]):
     """Saver of LangGraph on SQLite or Postgres, for one run.
 
-    Each write is a transaction on its own connection, which also checks the lease of the thread: a
-    run that has lost it raises LeaseLost and writes nothing. LangGraph's savers hold one lock for
-    all runs of a process.
+    Each write is a transaction, which also checks the lease of the thread: a run that has lost its
+    lease raises LeaseLost and writes nothing. LangGraph's savers hold one lock for all runs of a
+    process.
 
     Args:
-        database: Where checkpoints are stored.
-        lease: The lease of the run's thread. Without one, nothing can be written.
-        job: The job whose questions are noted, so that another worker can continue it.
-        soon: Calls a function soon, in another thread. With it, what a task has written and the
+        database: The database.
+        lease: The lease of the run's thread; None only reads.
+        job: The job whose questions are noted, so that another worker can continue the job.
+        soon: Calls a function soon, in another thread. With `soon`, the writes of a task and the
             checkpoint of an input go into the transaction of the next checkpoint, and the last
-            checkpoint of an agent into that of its outcome: they mostly follow at once. The state
-            is read once.
-        mailbox: Messages that the run reads while it works: those that a checkpoint has are taken
-            out of it in the same transaction.
+            checkpoint of an agent into the transaction of its outcome: these mostly follow at once.
+            The state is read once.
+        mailbox: Messages that the run reads while it works: the transaction of a checkpoint takes
+            its messages out of the mailbox.
         is_agent: Whether `create_agent` has built the graph: its first node calls no tool before
-            the next checkpoint, and a checkpoint shows which nodes come next.
+            the next checkpoint, and a checkpoint shows the next nodes.
     """
 
     def __init__(
@@ -87,16 +87,16 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self._mailbox, self._is_agent = mailbox, is_agent
         self.database, self._lease, self._job, self._soon = database, lease, job, soon
         self.order = RLock()
-        """Held while it writes. Take it before a transaction: in one, others may wait for that."""
+        """Lock of the writes. Take the lock before a transaction: others may wait for both."""
         self._gathered: list[Write] = []
-        self._known: dict[Any, Any] = {}  # what was read, until the next write
+        self._known: dict[Any, Any] = {}  # results of reads, until the next write
         self.latest: str | None = None
         """The id of the latest checkpoint of the thread itself that this run knows of."""
 
     # Reading
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint of a config, or the latest one of its thread."""
+        """The checkpoint of a config, or the latest checkpoint of its thread."""
 
         def read() -> CheckpointTuple | None:
             with aborting(), self.database.read() as connection:
@@ -121,7 +121,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             yield from self._on(connection).list(config, filter=filter, before=before, limit=limit)
 
     def before(self, thread: str, run: str) -> CheckpointTuple | None:
-        """The newest checkpoint of a thread that another run than this one has stored."""
+        """The newest checkpoint of a thread that another run has stored."""
         checkpoints = self.list({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})
         others = (entry for entry in checkpoints if entry.metadata.get(RUN_KEY) != run)
         return next(others, None)
@@ -140,10 +140,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         return history
 
     def _read(self, config: RunnableConfig, channels: Sequence[str], read: Callable[[], T]) -> T:
-        """Read something of the thread, once until something is written to it.
-
-        Nobody else writes to it meanwhile: that takes the lease.
-        """
+        """Result of a read, kept until the next write: no other process has the lease."""
         if self._soon is None:
             return read()
         of, ns = config["configurable"], "checkpoint_ns"
@@ -177,7 +174,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """Store a checkpoint; LeaseLost if the run has lost its thread."""
         place = config["configurable"]
         namespace = place["checkpoint_ns"]
-        # What is sent to a thread is for its outermost agent.
+        # Messages to a thread are for its outermost agent.
         has_read = STEERING_READ in new_versions and not namespace
 
         def write(saver: BaseCheckpointSaver[str], connection: Connection) -> None:
@@ -188,12 +185,12 @@ class FencedSaver(BaseCheckpointSaver[str]):
         # Agents inside the agent store their checkpoints in namespaces.
         if not namespace:
             self.latest = checkpoint["id"]
-        # A run that is cut short before the next one begins again, with the same input. LangGraph
-        # takes a step, and stores a checkpoint, to hand it to the first nodes: START runs alone,
-        # since `Runner` gives no input to a thread in the middle of a turn. The tasks after it get
-        # other ids then, by which a graph of another library may know its effects.
+        # A run that is interrupted before the next checkpoint begins again, with the same input.
+        # LangGraph takes a step, and stores a checkpoint, to give the input to the first nodes:
+        # START runs alone, since an attempt gives no input to a thread in the middle of a turn.
+        # Later tasks get other ids then, by which a graph of another library may know its effects.
         waits = START in new_versions and (self._is_agent or metadata.get("source") == "input")
-        # The last one is stored with the outcome of the run: no node comes after it. Graphs of
+        # The last checkpoint is stored with the outcome of the run: no node follows. Graphs of
         # another library may have edges that a checkpoint does not show.
         entry = CheckpointTuple(config, checkpoint, metadata)
         is_last = self._is_agent and not namespace and not waiting_nodes(entry, latest=False)
@@ -232,7 +229,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered; LeaseLost if the run has lost its thread."""
+        """Write the gathered writes; LeaseLost if the run has lost its thread."""
         with self.order:
             if self._gathered:
                 with self._fenced() as connection:
@@ -240,9 +237,9 @@ class FencedSaver(BaseCheckpointSaver[str]):
                 self._gathered.clear()
 
     def flush_in(self, connection: Connection) -> None:
-        """Write what was gathered when a transaction commits that has checked the lease.
+        """Write the gathered writes in a transaction that has checked the lease.
 
-        The caller holds `order` since before the transaction.
+        The caller has taken `order` before the transaction.
         """
         self._write_gathered(connection)
         self._gathered.clear()
@@ -257,11 +254,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self._write(lambda saver, _: saver.delete_thread(thread_id))
 
     def erase(self, connection: Connection, thread: str) -> None:
-        """Delete all checkpoints of a thread in a transaction that deletes its row, the fence."""
+        """Delete all checkpoints of a thread, in a transaction that deletes its row."""
         self._on(connection).delete_thread(thread)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints of a thread to that of the lease, with what tasks have written."""
+        """Copy all checkpoints of a thread to the thread of the lease, with the writes of tasks."""
         source: RunnableConfig = {"configurable": {"thread_id": source_thread_id}}
         # The oldest first: each checkpoint names its parent.
         for entry in reversed([*self.list(source)]):
@@ -269,7 +266,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
                 "thread_id": target_thread_id,
                 "checkpoint_ns": entry.config["configurable"]["checkpoint_ns"],
             }
-            # LangGraph's savers take the id in the config for that of the parent.
+            # LangGraph's savers take the id in the config as the id of the parent.
             if entry.parent_config is not None:
                 place["checkpoint_id"] = entry.parent_config["configurable"]["checkpoint_id"]
             versions = entry.checkpoint["channel_versions"]
@@ -285,7 +282,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     ) -> None:
         assert self._lease is not None  # see `_fenced`
         thread = self._lease.thread_id
-        # Only the newest job of a thread is continued, so nobody reads the notes of older ones.
+        # Only the newest job of a thread is continued: notes of older jobs are not needed.
         earlier = (questions.c.thread_id == thread) & (questions.c.job != job)
         connection.execute(delete(questions).where(earlier))
         for interrupt in interrupts:
@@ -305,14 +302,14 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def _on(self, connection: Connection | None) -> BaseCheckpointSaver[str]:
         """LangGraph's saver in the transaction of a connection."""
-        # To make one takes longer than a statement, so each connection keeps one.
+        # A new saver takes longer than a statement, so each connection keeps a saver.
         kept = {} if connection is None else connection.info
         if "saver" not in kept:
             kept["saver"] = self._new_saver(
                 None if connection is None else driver_connection(connection)
             )
         saver: BaseCheckpointSaver[str] = kept["saver"]
-        saver.serde = self.serde  # it knows the classes of the run's agent
+        saver.serde = self.serde  # with the classes of the run's agent
         return saver
 
     def _new_saver(self, driver: Any) -> BaseCheckpointSaver[str]:
@@ -320,8 +317,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             from langgraph.checkpoint.sqlite import SqliteSaver
 
             saver = SqliteSaver(_InTransaction(driver))  # type: ignore[arg-type]
-            # `Database.create` has created the tables; setup() would commit in the middle of a
-            # transaction.
+            # `Database.create` has created the tables; setup() would commit the transaction.
             saver.is_setup = True
             return saver
         from langgraph.checkpoint.postgres import PostgresSaver
@@ -349,7 +345,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
 
 def _copied(found: CheckpointTuple) -> CheckpointTuple:
-    """A checkpoint that LangGraph may change: it counts up the versions in it."""
+    """A copy of a checkpoint: LangGraph changes the versions in a checkpoint."""
     checkpoint = found.checkpoint
     own: Any = {
         **checkpoint,
@@ -361,7 +357,7 @@ def _copied(found: CheckpointTuple) -> CheckpointTuple:
 
 
 class _InTransaction:
-    """Connection of SQLite whose transaction another owner commits: SqliteSaver commits its own."""
+    """Connection of SQLite without commits: the owner of the transaction commits."""
 
     def __init__(self, connection: sqlite3.Connection | None) -> None:
         self.cursor = connection.cursor if connection is not None else None

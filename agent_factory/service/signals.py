@@ -1,10 +1,9 @@
-"""Signals: what wakes the threads that wait, in this process and in others.
+"""Signals: wake waiting threads, in this process and in other processes.
 
-On Postgres they come by NOTIFY, when the transaction that sends one commits. On SQLite a thread
-looks whether other connections have committed, which takes microseconds and no transaction.
-Who waits looks at the tables then, and all the same from time to time: a signal may be lost.
-A signal names the run or the job that it is about, so that each end of a run does not wake all who
-wait for the ends of others.
+On Postgres signals are notifications, sent at the commit of a transaction. On SQLite a thread looks
+for commits of other connections, which takes microseconds and no transaction. A waiting thread
+looks at the tables after a signal, and also from time to time: a signal may be lost. A signal names
+its run or job, so that the end of a run wakes only callers of this run.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from sqlalchemy import Connection, make_url
 from agent_factory.service.database import Database, driver_connection
 
 Topic = Literal["jobs", "events", "ends"]
-"""What a signal is about: a job that may begin, events of runs, or the end of one."""
+"""Subject of a signal: a job that may begin, events of runs, or the end of a run."""
 
 _CHANNELS: dict[str, Topic] = {f"agent_factory_{topic}": topic for topic in get_args(Topic)}
 # For the driver itself: each transaction of a run sends signals, and SQLAlchemy takes longer.
 _NOTIFY = "SELECT pg_notify(topic, text) FROM unnest(%s::text[], %s::text[]) AS news(topic, text)"
 _VERSION_SECONDS = 0.05
-_OWN_COMMITS = 4  # looks until those among which another process may have committed are reported
-_PLACES = 1024  # more runs than that share places
+_OWN_COMMITS = 4  # looks with own commits, until hidden commits of other processes are assumed
+_PLACES = 1024  # more runs share counters
 _RECONNECT_SECONDS = 1.0
 
 
 Place = tuple[Topic, int | None]
-"""Where signals about the same runs are counted; None stands for those about all of a topic."""
+"""Key of a counter of signals; None counts signals about all runs of a topic."""
 
 News = Mapping[Topic, Sequence[str]]
-"""The runs that have ended, or the jobs that have events; an empty sequence is about all."""
+"""Runs that have ended, or jobs with events; an empty sequence means all."""
 
 _ALL: News = dict.fromkeys(get_args(Topic), ())
 
@@ -50,8 +49,8 @@ class Moment:
     """A moment between two signals.
 
     Args:
-        place: What they are about.
-        count: How many there were before.
+        place: The key of the counter.
+        count: The number of earlier signals.
     """
 
     place: Place
@@ -69,25 +68,25 @@ class Signals:
         self._database = database
         self._lock, self._news, self._stop = Lock(), Condition(), Event()
         self._counts: Counter[Place] = Counter()
-        # Of those who wait in event loops.
+        # Calls that wake event loops.
         self._tells: defaultdict[Place, set[Callable[[], object]]] = defaultdict(set)
         self._listener: Thread | None = None
-        # On Postgres, a process gets its own signals as well, of which it knows.
+        # On Postgres, a process gets its own signals as well.
         self._sender = uuid4().hex
 
     def send(self, connection: Connection, news: News) -> None:
-        """Wake those who wait in all processes, once the transaction has committed."""
+        """Wake waiting threads of all processes, once the transaction has committed."""
         self._database.after_commit(partial(self.tell, news))
         if self._database.is_sqlite:
             return
         channels = [f"agent_factory_{topic}" for topic in news]
-        # Postgres limits a payload to 8,000 bytes: several are sent as all.
+        # Postgres limits a payload to 8,000 bytes: several names are sent as all.
         named = [about[0] if len(about) == 1 else "" for about in news.values()]
         payloads = [f"{self._sender} {name}" for name in named]
         driver_connection(connection).execute(_NOTIFY, (channels, payloads))
 
     def tell(self, news: News) -> None:
-        """Wake those who wait in this process."""
+        """Wake waiting threads of this process."""
         with self._news:
             for topic, about in news.items():
                 places = {_place(topic, name) for name in about} or {_place(topic)}
@@ -103,8 +102,8 @@ class Signals:
         """This moment, for `wait`: a signal that comes before the wait is not missed.
 
         Args:
-            topic: What signals are waited for.
-            about: The run or the job. Without it, only those about all of the topic count.
+            topic: The subject of the signals.
+            about: The run or the job; None counts only signals about all runs or jobs.
         """
         self._listen()
         return self.moment(topic, about)
@@ -112,7 +111,7 @@ class Signals:
     def moment(self, topic: Topic, about: str | None = None) -> Moment:
         """This moment, as `now`, without listening to other processes.
 
-        So a process that never waits needs no connection for it. Who waits calls `now` before.
+        So a process that never waits needs no connection to listen. Call `now` before a wait.
         """
         place = _place(topic, about)
         with self._news:
@@ -123,7 +122,7 @@ class Signals:
         return self._counts[place] + (self._counts[of_all] if place != of_all else 0)
 
     def wait(self, moment: Moment, seconds: float) -> bool:
-        """Wait for a signal after a moment, at most for some seconds; False if none has come."""
+        """Wait for a signal after a moment, at most for some seconds; False without a signal."""
         with self._news:
             return self._news.wait_for(lambda: self._count(moment.place) != moment.count, seconds)
 
@@ -147,7 +146,7 @@ class Signals:
 
     @property
     def is_alive(self) -> bool:
-        """False if the thread that listens has ended, though it should run."""
+        """False if the thread that listens has ended by mistake."""
         return self._listener is None or self._listener.is_alive()
 
     def _listen(self) -> None:
@@ -156,7 +155,7 @@ class Signals:
                 listen = self._look if self._database.is_sqlite else self._hear
                 listener = Thread(target=listen, name="agent-factory-listen", daemon=True)
                 listener.start()
-                # Afterwards: before its start it looks like one that has ended.
+                # Afterwards: before its start, a thread looks like an ended thread.
                 self._listener = listener
 
     def _look(self) -> None:
@@ -164,16 +163,16 @@ class Signals:
         path = make_url(self._database.url).database
         assert path is not None
         seen, own, looks = None, 0, 0
-        # Not one of the pool, whose number of connections is the user's to choose.
+        # Not from the pool: the user chooses its number of connections.
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             while not self._stop.wait(_VERSION_SECONDS):
-                # The file may be locked, or its disk away: who waits looks by itself meanwhile.
+                # The file may be locked, or its disk away: waiting threads look from time to time.
                 with suppress(sqlite3.Error):
                     (version,) = connection.execute("PRAGMA data_version").fetchone()
                     commits = self._database.commits
                     is_foreign = version != seen and commits == own
-                    # Those who wait know of the commits of this process. One of another process may
-                    # be hidden among them, so that they are reported as well, less often.
+                    # Waiting threads know the commits of this process. A commit of another process
+                    # may be hidden among these, so they are reported as well, less often.
                     looks = looks + 1 if looks or version != seen else 0
                     if is_foreign or looks == _OWN_COMMITS:
                         looks = 0
@@ -182,7 +181,7 @@ class Signals:
 
     def _hear(self) -> None:
         """Report notifications of Postgres."""
-        # An installation for SQLite alone does not have it.
+        # An installation for SQLite alone does not have psycopg.
         import psycopg
 
         while not self._stop.is_set():
@@ -191,17 +190,17 @@ class Signals:
                 with psycopg.connect(self._database.direct_url, autocommit=True) as connection:
                     for channel in _CHANNELS:
                         connection.execute(f"listen {channel}")
-                    # What was sent before is not known here.
+                    # Earlier signals are unknown here.
                     self.tell(_ALL)
                     while not self._stop.is_set():
-                        # A call that waits for ever would not see that the service is closed.
+                        # A call without a timeout would not notice the end of the service.
                         for notice in connection.notifies(timeout=1.0, stop_after=1):
                             sender, _, about = notice.payload.partition(" ")
                             if sender != self._sender:
                                 named = [about] if about else []
                                 self.tell({_CHANNELS[notice.channel]: named})
             except psycopg.OperationalError:
-                # Who waits looks again by itself meanwhile.
+                # Waiting threads look from time to time.
                 self._stop.wait(_RECONNECT_SECONDS)
 
     def close(self) -> None:
@@ -213,5 +212,5 @@ class Signals:
 
 
 def _place(topic: Topic, about: str | None = None) -> Place:
-    """Where signals are counted. Names that share a place wake each other, which does no harm."""
+    """Key of a counter of signals. Names that share a key wake each other, which does no harm."""
     return topic, None if about is None else hash(about) % _PLACES

@@ -34,15 +34,15 @@ _MOST_CONDITIONS = 100
 
 
 class TenantStore(BaseStore):
-    """Store of a tenant: what agents keep across threads, and what clients read and write.
+    """Store of a tenant, across threads, for agents and clients.
 
     Each batch is one transaction. The namespaces of a tenant begin with a label of the tenant,
     which callers do not see. Items have no index for semantic search and no time to live.
 
     Args:
-        database: Where items are stored.
-        tenant: Whose items they are.
-        in_run: Whether a run uses it, which aborts if the database is not available.
+        database: The database.
+        tenant: The tenant.
+        in_run: Whether a run uses the store: a run aborts if the database is not available.
     """
 
     def __init__(self, database: Database, tenant: str, *, in_run: bool = False) -> None:
@@ -54,8 +54,7 @@ class TenantStore(BaseStore):
         """Carry out operations in one transaction.
 
         Raises:
-            ArgumentError: A namespace, a key, a value or a filter is not one that the databases
-                store.
+            ArgumentError: The databases cannot store a namespace, a key, a value or a filter.
         """
         operations = [self._placed(op) for op in ops]
         with aborting() if self._in_run else nullcontext(), self._opened() as store:
@@ -74,7 +73,7 @@ class TenantStore(BaseStore):
             self._database.set_up()
             path = make_url(self._database.url).database
             assert path is not None
-            # SqliteStore begins and commits by itself, so it cannot share a transaction.
+            # SqliteStore begins and commits transactions, so it cannot share one.
             with explained(), closing(sqlite3.connect(path, timeout=30)) as connection:
                 set_up_sqlite(connection, None)
                 connection.isolation_level = None
@@ -108,7 +107,7 @@ class TenantStore(BaseStore):
         return op._replace(match_conditions=tuple(conditions), max_depth=depth)
 
     def _bare(self, result: object) -> Any:
-        """A result as the tenant knows it."""
+        """A result without the label of the tenant."""
         if isinstance(result, list):
             return [self._bare(item) for item in result]
         # A namespace, as ListNamespacesOp returns it.
@@ -120,9 +119,9 @@ class TenantStore(BaseStore):
 
 
 def _check(op: Op) -> None:
-    """Raise ArgumentError for what a database would refuse, or would store as something else.
+    """Raise ArgumentError for values that a database would refuse, or would change.
 
-    LangGraph's stores raise different errors for the same filter, and take few checks themselves.
+    LangGraph's stores raise different errors for the same filter, and check little.
     """
     for name, value in op._asdict().items():
         if name in ("namespace", "namespace_prefix", "key", "value", "filter"):

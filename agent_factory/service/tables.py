@@ -1,9 +1,8 @@
 """Tables of the service. LangGraph's checkpoints and its store have tables, too.
 
-The checkpoint is the truth about a thread. Rows of `threads` and `waits` are an index of it, which
-`Service.reindex` writes again. A thread whose status is "queued" has a job that a worker may take:
-no other table says what is to be done. All times are seconds since 1970 by the clock of the
-database.
+The checkpoint is the truth about a thread. Rows of `threads` and `waits` are an index of the
+checkpoints, which `Service.reindex` writes again. A thread whose status is "queued" has a job for a
+worker: no other table has jobs. All times are seconds since 1970 by the clock of the database.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
-# A table is called service_threads, so that it is not taken for one of the product's own.
+# The prefix keeps a table such as service_threads apart from the tables of the product.
 metadata = MetaData()
 
-# SQLite only counts up by itself in a column of the type INTEGER.
+# SQLite counts up only in a column of the type INTEGER.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -67,21 +66,21 @@ threads = Table(
     # Grows with each lease, from a random number, and fences writes.
     Column("epoch", BigInteger, nullable=False),
     Column("owner", String),  # the worker with the lease
-    Column("run", String),  # the run that is queued, works or waits, or did last
+    Column("run", String),  # the present or last run
     Column("jobs", BigInteger, nullable=False),  # the number of the newest job; the first is random
     Column("plan", String),  # the digest of the agent's topology at the last run
     Column("title", String),  # the beginning of its first message
-    Column("metadata", JSON, nullable=False, default=dict),  # what the product has noted
+    Column("metadata", JSON, nullable=False, default=dict),  # notes of the product
     Column("error", Text),
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
-    Column("due", Float),  # when its job may begin; none if it never had one
+    Column("due", Float),  # when its job may begin; none without a job
     Column("priority", Integer, nullable=False, server_default="0"),  # of its job
     Index("service_threads_tenant", "tenant", "updated_at"),
     Index("service_threads_status", "status"),
 )
 Index(
-    # What workers look for: without the threads that are idle, which grow in number.
+    # Threads for workers, without idle threads, which grow in number.
     "service_threads_due",
     threads.c.priority.desc(),
     threads.c.due,
@@ -97,7 +96,7 @@ waits = Table(
     Column("tenant", String, nullable=False),
     Column("agent", String, nullable=False),
     Column("run", String, nullable=False),
-    Column("job", String, nullable=False),  # that has led here: its waits are decided together
+    Column("job", String, nullable=False),  # that led here: its waits are decided together
     Column("call_id", String, nullable=False),
     Column("digest", String, nullable=False),
     Column("tool", String, nullable=False),
@@ -111,14 +110,14 @@ waits = Table(
     Column("priority", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("deadline", Float),
-    Column("late", String, nullable=False),  # what happens at the deadline
+    Column("late", String, nullable=False),  # at the deadline: reject, escalate
     Column("claimed_by", String),
     Column("claimed_until", Float),
     Column("decided_at", Float),
     Column("decided_by", String),
     Column("decision", Text),  # JSON
     Column("checkpoint_id", String),
-    Column("notice_due", Float),  # when `on_wait` is called next; none if it has been
+    Column("notice_due", Float),  # the next call of `on_wait`; none after it
     Column("notice_attempts", Integer, nullable=False, server_default="0"),
 )
 Index("service_waits_thread", waits.c.thread_id)
@@ -129,7 +128,7 @@ Index(
     sqlite_where=waits.c.notice_due.is_not(None),
 )
 Index(
-    # Without the decided ones, which are kept and grow in number.
+    # Without decided waits, which are kept and grow in number.
     "service_waits_open",
     waits.c.tenant,
     waits.c.priority.desc(),
@@ -155,17 +154,17 @@ runs = Table(
     Column("priority", Integer, nullable=False),
     Column("payload", Text, nullable=False),  # the message, as JSON
     Column("status", String, nullable=False),  # as Run.status; "queued" for "held"
-    Column("job", String),  # its newest job; none while the thread is busy with others
-    Column("checkpoint_id", String),  # at which it has ended or paused
+    Column("job", String),  # its newest job; none while it is held or behind another run
+    Column("checkpoint_id", String),  # of its end or pause
     Column("metadata", JSON, nullable=False, default=dict),
     Column("usage", JSON, nullable=False, default=list),  # lines of usage.total
     Column("error", Text),
     Column("created_at", Float, nullable=False),
-    # Each statement that changes a run sets it, wherever it is.
+    # Each statement that changes a run sets the time.
     Column("updated_at", Float, nullable=False, default=clock(), onupdate=clock()),
-    Column("decision", Text),  # the DecisionJob that its newest job is, as JSON
-    Column("started_at", Float),  # when a worker has first taken it
-    Column("reader", String),  # the run under way that has read its message: see `steering`
+    Column("decision", Text),  # its newest job if that is a DecisionJob, as JSON
+    Column("started_at", Float),  # the first claim of a worker
+    Column("reader", String),  # the run that has read its message: see `steering`
     Column("steps", Text),  # JSON: see `steps`
     Column("question", Text),  # the beginning of MessageJob.question
     Index("service_runs_started", "tenant", "started_at"),
@@ -229,7 +228,7 @@ _REFUSE_CHANGES = {
 
 @event.listens_for(audit, "after_create")
 def _make_append_only(_: Table, connection: Connection, **__: object) -> None:
-    # Against mistakes. The owner of the table may remove triggers; the hashes show it.
+    # Against mistakes. The owner of the table may remove triggers; the hashes show changes.
     for statement in _REFUSE_CHANGES[connection.dialect.name]:
         connection.exec_driver_sql(statement)
 
@@ -266,7 +265,7 @@ limits = Table(  # of tenants
 
 
 def _amounts(suffix: str, *names: str) -> list[Column[Any]]:
-    """A column for each amount of a ledger, which is 0 at first."""
+    """A column for each amount of a ledger, 0 at first."""
     kinds = {"usd": Float, "seconds": Float}
     return [
         Column(name + suffix, kinds.get(name, BigInteger), nullable=False, server_default="0")
@@ -286,9 +285,9 @@ ledger = Table(
     Column("scope", String, primary_key=True),
     Column("per", String, primary_key=True),  # "", or such as "day Europe/Berlin"
     Column("ends", Float, nullable=False),  # when spending starts from 0 again; infinity if never
-    *_amounts("", *AMOUNTS),  # what is spent
+    *_amounts("", *AMOUNTS),  # spent
     *_amounts("_reserved", *AMOUNTS),  # the sum of the scope's reservations
-    *_amounts("_raised", *LIMIT_NAMES),  # what people added to the limits
+    *_amounts("_raised", *LIMIT_NAMES),  # additions to the limits
 )
 
 reservations = Table(
@@ -302,7 +301,7 @@ reservations = Table(
     *_amounts("", *AMOUNTS),
 )
 
-breakdown = Table(  # what is spent in a scope, by whom
+breakdown = Table(  # spent amounts of a scope, by agent and part
     "service_ledger_breakdown",
     metadata,
     Column("scope", String, primary_key=True),
@@ -325,7 +324,7 @@ effects = Table(  # the fields of an Effect, in their order
     Column("result_data", LargeBinary),
 )
 
-questions = Table(  # what a job has asked: there, its own decisions are used
+questions = Table(  # interrupts that a job has raised: its decisions about these are used
     "service_questions",
     metadata,
     Column("thread_id", String, primary_key=True),
@@ -343,18 +342,18 @@ events = Table(
     Index("service_events_job", "job", "id"),
 )
 
-background_jobs = Table(  # what a worker does in the background for a thread
+background_jobs = Table(  # background work of a worker for a thread
     "service_background_jobs",
     metadata,
     Column("id", String, primary_key=True),
     Column("thread_id", String, nullable=False, index=True),
-    Column("run", String, nullable=False),  # the run that has begun it
+    Column("run", String, nullable=False),  # the run that began it
     Column("worker", String, nullable=False),
-    Column("lost", LargeBinary, nullable=False),  # the message if it is lost
-    Column("call", LargeBinary),  # from which it begins again; none if it is reported as lost
+    Column("lost", LargeBinary, nullable=False),  # the message after a loss
+    Column("call", LargeBinary),  # the call for a repeat; none without repeats
     Column("attempt", Integer, nullable=False, server_default="1"),
     Column("deadline", Float),  # of all attempts
-    # The attempts whose worker was stopped: they do not count, as its death does.
+    # Attempts whose worker was stopped: unlike deaths, these do not count.
     Column("handovers", Integer, nullable=False, server_default="0"),
 )
 
@@ -372,7 +371,7 @@ assistants = Table(  # agents under an id of their tenant, with settings
     metadata,
     Column("tenant", String, primary_key=True),
     Column("assistant_id", String, primary_key=True),
-    Column("version", Integer, nullable=False),  # the one that runs take
+    Column("version", Integer, nullable=False),  # of runs
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
 )
@@ -392,7 +391,7 @@ assistant_versions = Table(
     Column("created_at", Float, nullable=False),
 )
 
-webhooks = Table(  # requests that a server is to make when a run ends or pauses
+webhooks = Table(  # requests that a server makes when a run ends or pauses
     "service_webhooks",
     metadata,
     Column("id", String, primary_key=True),
@@ -408,7 +407,7 @@ rates = Table(  # of requests
     metadata,
     # A digest: the names of principals and their addresses are not stored.
     Column("key", String, primary_key=True),
-    Column("full_at", Float, nullable=False, index=True),  # when all of a minute may come again
+    Column("full_at", Float, nullable=False, index=True),  # when a whole minute may come again
 )
 
 CHECKPOINTS = table(  # of LangGraph's savers, on SQLite and on Postgres

@@ -1,4 +1,4 @@
-"""Worker: runs jobs in this process, and takes over those of workers that have died."""
+"""Worker: runs jobs in this process, and takes over jobs of dead workers."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from agent_factory.service.thread_queue import Claim, Slot
 
 logger = logging.getLogger("agent_factory.service")
 
-_AT_ONCE = 50  # jobs that are taken at once: the event loop has other runs meanwhile
+_AT_ONCE = 50  # jobs of one claim: the event loop has other runs meanwhile
 _HOUR = 3600.0
-_DEADLINES = 50  # carried out before the worker looks whether it has to stop
+_DEADLINES = 50  # decisions between two checks whether the worker has to stop
 
 
 class Worker:
     """Carries out jobs in this process.
 
-    One thread takes jobs, one gives signs of life, and one looks after the service: what takes long
-    in one of them must not keep the others from their work. A job of an async agent is a task of
-    one event loop, and any other one has a thread.
+    One thread takes jobs, one gives signs of life, and one looks after the service, so that slow
+    work in one does not delay the other two. A job of an async agent is a task of one event loop,
+    and every other job has a thread.
 
     Args:
         backend: The parts of the service.
-        submit_due: Submits the messages of schedules whose time has come.
-        slots: How many jobs run at once.
+        submit_due: Submits the messages of due schedules.
+        slots: The most jobs at once.
     """
 
     def __init__(self, backend: Backend, submit_due: Callable[[], None], *, slots: int) -> None:
@@ -53,10 +53,10 @@ class Worker:
         self._runner = Runner(backend, lambda: self.id)
         self._stop, self._drain = Event(), Event()
         self._held: set[Claim | Slot] = set()
-        self._change = Condition()  # of what is held
-        self._may_be_due = False  # a job, so that to ask first whether one is would take longer
-        self._needs_room = False  # there may be more jobs than the last look could take
-        self._lost_track = False  # a claim may have been written without an answer
+        self._change = Condition()  # of the held jobs
+        self._may_be_due = False  # a job is probably due: a claim without a look is faster
+        self._needs_room = False  # there may be more jobs than the last claim could take
+        self._lost_track = False  # a claim may have committed without an answer
         self._beats_seen: dict[str, tuple[float, float]] = {}
         works = {"jobs": self._take_jobs, "beat": self._beat, "upkeep": self._look_after}
         self._threads = [
@@ -79,17 +79,17 @@ class Worker:
             raise
 
     def stop(self, seconds: float) -> bool:
-        """Take no more jobs, and wait for those that run; return whether they have ended.
+        """Take no more jobs, and wait for running jobs; return whether all have ended.
 
         Args:
-            seconds: The longest time to wait. Other workers take over what still runs then: it can
-                write no more.
+            seconds: The longest time to wait. Other workers take over jobs that still run: these
+                cannot write any more.
         """
         self._stop.set()
         self._backend.signals.tell({"jobs": ()})
         for thread in self._threads:
             if thread.is_alive():
-                # Not for ever: it may wait for a lock of the database.
+                # With a timeout: the thread may wait for a lock of the database.
                 thread.join(self._pace.stop)
         with self._change:
             self._change.wait_for(lambda: not self._held, seconds)
@@ -101,7 +101,7 @@ class Worker:
             self.leave(self.id)
         if self._loop_thread.is_alive():
             asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop)
-            # Not for ever: a run may block the event loop, and all others in it.
+            # With a timeout: a run may block the event loop.
             self._loop_thread.join(self._pace.stop)
         else:  # the limit of threads
             self._loop.close()
@@ -118,33 +118,33 @@ class Worker:
 
     @property
     def ended_threads(self) -> list[str]:
-        """The names of its threads that have ended, though they should run."""
+        """The names of its threads that have ended by mistake."""
         threads = (self._loop_thread, *self._threads)
         return [thread.name for thread in threads if not thread.is_alive()]
 
     # Signs of life
 
     def enter(self) -> None:
-        """Begin under a new id: that of a worker that was given up is never used again."""
+        """Begin under a new id: the id of a worker that was given up is never used again."""
         database = self._backend.database
         worker = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         values = {"id": worker, "beat": database.now, "draining": False, "detail": self._detail}
         with database.begin() as connection:
             connection.execute(insert(workers).values(values))
-        # After the commit, since others take over the jobs of workers without a row.
+        # After the commit: other workers take over the jobs of workers without a row.
         self.id = worker
 
     def leave(self, worker: str) -> None:
-        """Delete the row of an id: others take over what it still runs."""
+        """Delete the row of an id: other workers take over its jobs."""
         with self._backend.database.begin() as connection:
             hand_over(connection, worker)
             connection.execute(delete(workers).where(workers.c.id == worker))
 
     @property
     def _detail(self) -> str:
-        """Description of this worker for others, as JSON."""
+        """Description of this worker, as JSON."""
         detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
-        # By its version, an upgrade knows whether the worker has to end before it.
+        # An upgrade compares the version: older workers may have to end first.
         detail["tables"] = MIGRATIONS[-1].version
         return json.dumps({**detail, "agents": sorted(self._backend.agents)})
 
@@ -155,7 +155,7 @@ class Worker:
                 self.give_sign()
 
     def give_sign(self) -> None:
-        """Write a sign of life; begin under a new id if others have given this worker up."""
+        """Write a sign of life; begin under a new id if another worker has given this one up."""
         database = self._backend.database
         # With the detail each time, since agents may be added while a worker runs.
         beat = update(workers).where(workers.c.id == self.id)
@@ -165,8 +165,8 @@ class Worker:
         if row is None and self._stop.is_set():
             return  # `stop` has deleted the row
         if row is None:
-            # Another worker has deleted the row, since it saw no sign of life for too long. What
-            # runs here has lost its threads.
+            # Another worker has deleted the row after too long without a sign of life. The jobs of
+            # this worker have lost their threads.
             logger.warning("Worker %s was given up; it continues under a new id.", self.id)
             self.enter()
         elif row.draining:
@@ -176,7 +176,7 @@ class Worker:
     # Jobs
 
     def _take_jobs(self) -> None:
-        """Take jobs as they become due, while there is room for them."""
+        """Take due jobs, while slots are free."""
         signals = self._backend.signals
         while not self._stop.is_set():
             moment, wait = signals.now("jobs"), self._pace.look
@@ -186,13 +186,13 @@ class Worker:
                 self._may_be_due = signals.wait(moment, wait)
 
     def take_due(self) -> float:
-        """Take the jobs that are due; return the seconds until others may be."""
+        """Take due jobs; return the seconds until the next look."""
         queue, agents = self._backend.queue, self._backend.agents
         self._give_back_lost()
         if self._drain.is_set() or not agents:
             return self._pace.look
         wait = 0.0  # another look follows
-        # To take jobs is a transaction that writes, which an idle worker need not make.
+        # A claim is a transaction that writes; an idle worker only looks.
         if not self._may_be_due:
             is_due, delay = queue.look(agents)
             wait = min(delay, self._pace.look)
@@ -210,12 +210,12 @@ class Worker:
             for claim in claims:
                 self._begin(claim)
             self._needs_room = needs_room
-        # The signal may have been about a job that begins later as well: the next look says when.
-        # If one is due and none was taken, its tenant has as many as it may have.
+        # The signal may have been about a job that begins later: the next look finds its time. A
+        # due job that was not taken exceeds the limit of its tenant.
         return 0.0 if claims else wait
 
     def _give_back_lost(self) -> None:
-        """Let jobs be taken again that this worker has taken, and does not know of."""
+        """Give back jobs that this worker has claimed without knowing."""
         with self._change:
             has_lost_track, self._lost_track = self._lost_track, False
             claims = [one.claim if isinstance(one, Slot) else one for one in self._held]
@@ -229,15 +229,15 @@ class Worker:
         try:
             yield
         except BaseException:
-            # The transaction may have committed all the same.
+            # The transaction may have committed.
             self._lost_track = True
             raise
 
     @contextmanager
     def slot(self) -> Iterator[Slot | None]:
-        """Keep a slot for a run that is submitted now, and begin the run in it.
+        """Reserve a slot for a run that is submitted now, and begin the run in the slot.
 
-        There is none if all are taken, or if jobs wait for one.
+        None if no slot is free, or if jobs wait for a slot.
         """
         slot = None
         with self._change:
@@ -249,12 +249,12 @@ class Worker:
             yield slot
         except BaseException:
             if slot is not None:
-                # The transaction may have committed all the same.
+                # The transaction may have committed.
                 self._end(slot, is_lost=slot.claim is not None)
             raise
         if slot is not None and slot.claim is not None:
             with _logged("Worker %s could not begin a run.", self):
-                # Not in the context of who submits it, which may be another run.
+                # Not in the context of the caller, which may be another run.
                 Context().run(self._begin, slot.claim, slot)
         elif slot is not None:
             self._end(slot)
@@ -268,8 +268,7 @@ class Worker:
             if self._backend.agents[claim.run.agent].asynchronous:
                 asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
                 return
-            # Not one of a pool, whose threads Python waits for at its end, however long a tool
-            # takes.
+            # Not from a pool: Python waits at its end for the threads of pools.
             Thread(target=self._carry_out, args=(claim,), name=claim.job, daemon=True).start()
         except BaseException:  # the limit of threads
             self._end(claim, is_lost=True)
@@ -285,7 +284,7 @@ class Worker:
 
     @contextmanager
     def _held_until_its_end(self, claim: Claim) -> Iterator[None]:
-        is_lost = True  # without an outcome, the thread still has this worker as its owner
+        is_lost = True  # without an outcome, this worker still owns the thread
         with _logged("Worker %s could not carry out a job.", self):
             try:
                 yield
@@ -314,11 +313,11 @@ class Worker:
                     self._backend.log.forget()
 
     def look_after(self) -> None:
-        """Take over what dead workers ran, and do what is due: deadlines and schedules."""
+        """Take over jobs of dead workers, and carry out deadlines and schedules."""
         database, queue = self._backend.database, self._backend.queue
         dead = self.dead_workers()
         if dead:
-            # A process that was stopped while it gave a sign of life holds the lock of its row.
+            # A process that was stopped during a sign of life holds the lock of its row.
             free = select(workers.c.id).where(workers.c.id.in_(dead))
             with database.begin() as connection:
                 ids = connection.execute(free.with_for_update(skip_locked=True)).scalars().all()
@@ -346,7 +345,7 @@ class Worker:
             pass
 
     def dead_workers(self) -> list[str]:
-        """Workers whose beat is old, or has not changed for as long, whatever the clock says."""
+        """Workers with an old beat, or with a beat that has not changed for as long."""
         now, query = time.monotonic(), select(workers.c.id, workers.c.beat)
         old = (workers.c.beat < self._backend.database.now - self._pace.dead_after).label("is_old")
         with self._backend.database.read() as connection:
@@ -356,7 +355,7 @@ class Worker:
             beat, since = seen.get(row.id, (None, now))
             since = since if beat == row.beat else now
             self._beats_seen[row.id] = (row.beat, since)
-            # A clock that was set makes a living worker's beat look old until its next one.
+            # After the clock was set, the beat of a living worker looks old until its next beat.
             is_still = row.is_old and beat == row.beat
             if row.id != self.id and (is_still or now - since > self._pace.dead_after):
                 dead.append(row.id)
@@ -365,7 +364,7 @@ class Worker:
 
 @contextmanager
 def _logged(text: str, worker: Worker) -> Iterator[None]:
-    """Log errors: a thread goes on, and the database may come back."""
+    """Log errors, so that a thread goes on: the database may come back."""
     try:
         yield
     except DatabaseUnavailable as error:
@@ -384,7 +383,7 @@ async def _end_tasks() -> None:
 
 
 def known_workers(database: Database) -> list[dict[str, object]]:
-    """The workers that are alive."""
+    """The living workers."""
     query = select(workers).order_by(workers.c.id)
     with database.read() as connection:
         return [
@@ -394,7 +393,7 @@ def known_workers(database: Database) -> list[dict[str, object]]:
 
 
 def drain_workers(database: Database, worker: str | None) -> list[str]:
-    """Ask one worker, or all, to end once their runs have ended; return their ids."""
+    """Ask one worker, or all, to end after their runs; return their ids."""
     statement = update(workers).values(draining=True).returning(workers.c.id)
     if worker is not None:
         statement = statement.where(workers.c.id == worker)
