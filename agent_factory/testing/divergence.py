@@ -71,8 +71,7 @@ def replay_with(
     Raises:
         CassetteMismatch: The recorded stack, too, sends requests outside of the cassette.
     """
-    stacks = (recorded, middleware)
-    runs = [_Run(build, stack, replay(path, redact=redact), kwargs) for stack in stacks]
+    runs = [_Run(build, s, replay(path, redact=redact), kwargs) for s in (recorded, middleware)]
     return drive(_divergence(runs, input, config))
 
 
@@ -88,8 +87,7 @@ async def areplay_with(
     **kwargs: Any,
 ) -> Divergence | None:
     """Compare two asynchronous runs; otherwise as `replay_with`."""
-    stacks = (recorded, middleware)
-    runs = [_Run(build, stack, replay(path, redact=redact), kwargs) for stack in stacks]
+    runs = [_Run(build, s, replay(path, redact=redact), kwargs) for s in (recorded, middleware)]
     return await adrive(_divergence(runs, input, config))
 
 

@@ -87,23 +87,17 @@ def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
     return json.dumps(data, sort_keys=sort_keys, ensure_ascii=False, default=default) + "\n"
 
 
-def _check_nesting(data: object) -> None:
-    """Raise RecursionError if lists and dicts are nested in more than `_LEVELS` levels.
+def _check_nesting(data: object, levels: int = _LEVELS) -> None:
+    """Raise RecursionError if lists and dicts are nested in so many levels.
 
     Python raises RecursionError at a depth that differs between versions, so another version could
     not read the cassette.
     """
-    level: list[Any] = [data]
-    for _ in range(_LEVELS):
-        containers = [value for value in level if isinstance(value, dict | list)]
-        level = [
-            item
-            for container in containers
-            for item in (container.values() if isinstance(container, dict) else container)
-        ]
-        if not level:
-            return
-    raise RecursionError(f"nested in more than {_LEVELS} levels")
+    if not levels:
+        raise RecursionError(f"nested in more than {_LEVELS} levels")
+    items = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    for item in items:
+        _check_nesting(item, levels - 1)
 
 
 @contextmanager

@@ -270,7 +270,7 @@ _OF_CALLS = (TransitionReason.CALLS, TransitionReason.TOGETHER, TransitionReason
 """Reasons that lead to the tools."""
 
 
-def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
+def _of_decisions(decisions: Sequence[Decision]) -> list[TrajectoryStep]:
     """The steps of a log, with the names of calls, no arguments, and of results only errors."""
     steps: list[TrajectoryStep] = []
     turn = 0
@@ -283,30 +283,25 @@ def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
                 "is a decision log that does not name the tools that were called.",
                 "Pass the result of the run, or its messages.",
             )
-        if decision.calls:
+        jumped = decision.hook == "after_model" and decision.outcome is Outcome.JUMPED
+        if decision.calls or jumped:
             model = StepKind.MODEL
         elif not who and decision.outcome is Outcome.ROUTED:
             # The name of the schema follows a structured answer.
             why = decision.reason.partition(":")[0]
             model = _TURN_ENDS.get(why)  # type: ignore[call-overload]  # a str enum
-        elif decision.hook == "after_model" and decision.outcome is Outcome.JUMPED:
-            model = StepKind.MODEL
         if model is not None and (not steps or steps[-1].kind is not StepKind.MODEL):
             turn += 1
             text = f"calls {', '.join(decision.calls)}" if decision.calls else ""
             steps.append(TrajectoryStep(model, str(model), turn, text=text))
         if decision.calls:
             turn += 1
-            steps += [
-                TrajectoryStep(StepKind.TOOL, name, turn, outcome="ok") for name in decision.calls
-            ]
+            calls = decision.calls
+            steps += [TrajectoryStep(StepKind.TOOL, name, turn, outcome="ok") for name in calls]
         if not who and decision.tool and decision.outcome in _FAILED:
-            for index in range(len(steps) - 1, -1, -1):
-                step = steps[index]
-                if step.kind is StepKind.TOOL and (step.name, step.outcome) == (
-                    decision.tool,
-                    "ok",
-                ):
+            call = (StepKind.TOOL, decision.tool, "ok")
+            for index, step in reversed([*enumerate(steps)]):
+                if (step.kind, step.name, step.outcome) == call:
                     steps[index] = replace(step, outcome="error", text=decision.detail)
                     break
         if decision.outcome is Outcome.INTERRUPTED and decision.reason != "from within":
@@ -318,10 +313,9 @@ def _of_decisions(decisions: Sequence[Decision]) -> Iterator[TrajectoryStep]:
             turn += not (decision.tool and steps and steps[-1].turn == turn)
             text = ", ".join(filter(None, (decision.tool, decision.detail, decision.reason)))
             args = {"detail": decision.detail, "reason": decision.reason, "tool": decision.tool}
-            steps.append(
-                TrajectoryStep(StepKind.HOOK, who, turn, args, str(decision.outcome), text)
-            )
-    return iter(steps)
+            outcome = str(decision.outcome)
+            steps.append(TrajectoryStep(StepKind.HOOK, who, turn, args, outcome, text))
+    return steps
 
 
 def _of_file(path: Path) -> Trajectory:
