@@ -20,7 +20,7 @@ from langgraph.func import entrypoint
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolRuntime
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.runtime import get_runtime
+from langgraph.runtime import Runtime, get_runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
@@ -358,6 +358,22 @@ async def arun_layer(
     return trial.as_run(await adrive(in_langgraph(trial.ainvoke, context, store, config, resume)))
 
 
+def tool_request(
+    call: Any, tool: Any, state: Any, config: RunnableConfig, runtime: Runtime[Any]
+) -> ToolCallRequest:
+    """A tool call with a runtime, as the tools node sends it to layers."""
+    tool_runtime = ToolRuntime(
+        state=state,
+        context=runtime.context,
+        config=config,
+        stream_writer=runtime.stream_writer,
+        tool_call_id=call["id"],
+        store=runtime.store,
+        execution_info=runtime.execution_info,
+    )
+    return ToolCallRequest(call, tool, state, tool_runtime)
+
+
 class _LayerTrial:
     """A layer with a request, and with an inner call by the test's handler."""
 
@@ -436,17 +452,9 @@ class _LayerTrial:
             raise ArgumentError("request", reason, "Pass {'name': ..., 'args': {...}}.")
         call = tool_call({"id": "call_1", **(request or {"name": "tool"})})
         input_state = as_state(state if state is not None else [AIMessage("", tool_calls=[call])])
-        tool_runtime = ToolRuntime(
-            state=input_state,
-            context=runtime.context,
-            config=get_config(),
-            stream_writer=runtime.stream_writer,
-            tool_call_id=call["id"],
-            store=runtime.store,
-            execution_info=runtime.execution_info,
+        return compose_tool_call(layers, inner)(
+            tool_request(call, tool, input_state, get_config(), runtime)
         )
-        whole = ToolCallRequest(tool_call=call, tool=tool, state=input_state, runtime=tool_runtime)
-        return compose_tool_call(layers, inner)(whole)
 
     def whole_run(
         self,

@@ -14,8 +14,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph.message import add_messages
-from langgraph.prebuilt import ToolRuntime
-from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
 
@@ -47,6 +46,7 @@ from agent_factory.testing.harness import (
     outcome_of,
     run_hook,
     run_layer,
+    tool_request,
     usable_middleware,
 )
 from agent_factory.testing.histories import assert_valid_history
@@ -305,15 +305,8 @@ def leaves_states_alone(case: LawCase) -> None:
             calls = AIMessage("", tool_calls=[deepcopy(value)], id="1")
             state = {"messages": [HumanMessage("Go on.", id="0"), calls]}
             config: Any = case.options["config"] or {}
-            runtime = ToolRuntime(
-                state=state,
-                context=case.options["context"],
-                config=config,
-                stream_writer=lambda _: None,
-                tool_call_id=value["id"],
-                store=case.options["store"],
-            )
-            request = ToolCallRequest(value, None, state, runtime)
+            runtime = Runtime(context=case.options["context"], store=case.options["store"])
+            request = tool_request(value, None, state, config, runtime)
 
         def parts() -> dict[str, object]:
             if is_run:
