@@ -103,28 +103,19 @@ agent-factory show langgraph.json --json > plan.json"""
 
 Format = Literal["text", "mermaid", "markdown", "json", "topology", "svg", "png", "html", "toml"]
 
-_WRITERS: dict[Format, Callable[[Topology], str | bytes]] = {
-    "text": Topology.render,
-    "mermaid": Topology.to_mermaid,
-    "markdown": lambda plan: f"```mermaid\n{plan.to_mermaid()}\n```",
-    "json": Topology.to_json,
-    "topology": Topology.to_snapshot,
-    "svg": Topology.to_svg,
-    "png": Topology.to_png,
-    "html": Topology.to_html,
+_FORMATS: dict[Format, tuple[str, Callable[[Topology], str | bytes]]] = {
+    "text": (".txt", Topology.render),
+    "mermaid": (".mmd", Topology.to_mermaid),
+    "markdown": (".md", lambda plan: f"```mermaid\n{plan.to_mermaid()}\n```"),
+    "json": (".json", Topology.to_json),
+    "topology": (".topology", Topology.to_snapshot),
+    "svg": (".svg", Topology.to_svg),
+    "png": (".png", Topology.to_png),
+    "html": (".html", Topology.to_html),
 }
+"""Suffix of each format, and the method that writes a plan."""
 
-_SUFFIXES: dict[str, Format] = {
-    ".txt": "text",
-    ".mmd": "mermaid",
-    ".md": "markdown",
-    ".json": "json",
-    ".topology": "topology",
-    ".svg": "svg",
-    ".png": "png",
-    ".html": "html",
-    ".toml": "toml",
-}
+_SUFFIXES = {suffix: form for form, (suffix, _) in _FORMATS.items()} | {".toml": "toml"}
 
 
 def _stack(target: Loaded) -> str:
@@ -188,7 +179,7 @@ def show(
             codes = ", ".join(dict.fromkeys(finding.code for finding in result.findings))
             console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
         return
-    document = _stack(result) if form == "toml" else _WRITERS[form or "text"](plan)
+    document = _stack(result) if form == "toml" else _FORMATS[form or "text"][1](plan)
     if output is not None:
         # A text file of any format ends with a line break.
         content = document if isinstance(document, bytes) else (document.rstrip() + "\n").encode()

@@ -408,7 +408,7 @@ def test_details_give_owner_phase_order_and_reason() -> None:
     assert facts["phase"] == "after_agent"
     assert facts["order"] == "1 of 2"
     assert "in reverse order of the list" in facts["why here"]
-    assert facts["corner"] == "a run leaves the loop for it"
+    assert facts["corner"] == "a run leaves the loop for this node"
 
 
 def test_a_page_and_a_picture_are_named_after_their_agent() -> None:

@@ -115,7 +115,7 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
         facts.append(("what", "One model call, through its layers."))
     if box.kind == TOOLS:
         facts.append(("what", "Each pending tool call is run on its own, through its layers."))
-    if roles := [f"{CORNERS[x]} it" for x in CORNERS if getattr(plan, x) == box.name]:
+    if roles := [f"{CORNERS[x]} this node" for x in CORNERS if getattr(plan, x) == box.name]:
         facts.append(("corner", "; ".join(roles)))
 
     def item(arrow: Arrow, other: Box) -> Item:
