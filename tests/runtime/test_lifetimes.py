@@ -225,4 +225,6 @@ def test_no_cache_of_a_module_keeps_objects() -> None:
         # An object of LangGraph, without references, that has none to it either.
         ("log.py", "_ids_of", "run: object"),
         ("counting.py", "_turn", "run: object, message: str"),
+        # A value: the names, numbers and texts of a pattern.
+        ("trajectory_patterns.py", "_next", "node: Node | None"),
     }
