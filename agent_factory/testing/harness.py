@@ -87,14 +87,14 @@ def in_langgraph(
     saver = InMemorySaver() if resume else None
     node = aharness if iscoroutinefunction(work) else harness
     graph = entrypoint(checkpointer=saver, store=store)(node).bind(context=context)
-    yield from _answered(graph, {}, config, resume)
+    yield from _with_answers(graph, {}, config, resume)
     # LangGraph does not raise an interrupt to the caller.
     if isinstance(outcome, GraphInterrupt):
         raise outcome
     return outcome
 
 
-def _answered(
+def _with_answers(
     graph: Any,
     input: object,
     config: Mapping[str, Any] | None,
@@ -503,7 +503,7 @@ class _LayerTrial:
             checkpointer=InMemorySaver() if resume else None,
             store=store,
         ).bind(context=context)
-        result = yield from _answered(agent, state, config, resume)
+        result = yield from _with_answers(agent, state, config, resume)
         if "__interrupt__" in result:
             raise GraphInterrupt(result["__interrupt__"])
         return LayerRun(result, self._asked)

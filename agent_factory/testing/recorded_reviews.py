@@ -129,24 +129,24 @@ def changed_questions(
         waiting: The questions of the run now.
         calls: The calls of the run now, which may end before the other calls.
     """
-    _, gone, new = _matched(asked, waiting)
-    gone = [question for question in gone if question.text in calls]
-    return [*(_GONE.format(q.text) for q in gone), *(_NEW.format(q.text) for q in new)]
+    _, missing, new = _pairs_of(asked, waiting)
+    missing = [question for question in missing if question.text in calls]
+    return [*(_GONE.format(q.text) for q in missing), *(_NEW.format(q.text) for q in new)]
 
 
-def _matched(
+def _pairs_of(
     asked: Sequence[Question], waiting: Sequence[Question]
 ) -> tuple[list[tuple[Question, Question]], list[Question], list[Question]]:
     """Pairs of equal questions, questions that are not asked any more, and new questions."""
-    pairs, gone, new = [], list(asked), []
+    pairs, missing, new = [], list(asked), []
     for question in waiting:
-        previous = next((other for other in gone if other.key == question.key), None)
+        previous = next((other for other in missing if other.key == question.key), None)
         if previous is None:
             new.append(question)
         else:
-            gone.remove(previous)
+            missing.remove(previous)
             pairs.append((previous, question))
-    return pairs, gone, new
+    return pairs, missing, new
 
 
 _GONE = "Nobody is asked about {} any more."
@@ -186,7 +186,7 @@ class RecordedAnswer:
                 parts = answer["decisions"] if item.get("batched") else [answer]
                 ids = [id(question) for question in questions if question.place == place]
                 decisions |= zip(ids, parts, strict=False)
-        pairs, gone, new = _matched(questions, waiting)
+        pairs, missing, new = _pairs_of(questions, waiting)
         resume: dict[str, Any] = {}
         for previous, question in pairs:
             if id(previous) not in decisions:
@@ -197,7 +197,7 @@ class RecordedAnswer:
                 batch["decisions"].append(decision)
             else:
                 resume[question.place] = decision
-        changes = [*(_GONE.format(q.text) for q in gone), *(_NEW.format(q.text) for q in new)]
+        changes = [*(_GONE.format(q.text) for q in missing), *(_NEW.format(q.text) for q in new)]
         return (None if new else resume or None), changes
 
     def _fit_value(self, waiting: Sequence[Question]) -> tuple[object, list[str]]:

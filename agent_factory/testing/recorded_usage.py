@@ -105,11 +105,11 @@ def _usage_of_run(
     usage: dict[str, float] = {"model calls": len(entries), "tool calls": len(calls)}
     usage |= Counter(f"calls of {name}" for name in calls)
     answers = [usage_of_answer(entry["answer"], model, price) for entry in entries]
-    reported = [answer for answer in answers if answer is not None]
-    if reported:
+    usages = [answer for answer in answers if answer is not None]
+    if usages:
         for unit, field in _UNITS.items():
-            usage[unit] = sum(cast("dict[str, int]", counts)[field] for counts, _ in reported)
-        dollars = [usd for _, usd in reported if usd is not None]
-        if len(dollars) == len(reported):
+            usage[unit] = sum(cast("dict[str, int]", counts)[field] for counts, _ in usages)
+        dollars = [usd for _, usd in usages if usd is not None]
+        if len(dollars) == len(usages):
             usage["USD"] = sum(dollars)
     return usage
