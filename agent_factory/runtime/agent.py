@@ -27,7 +27,13 @@ from agent_factory.errors import MissingNode
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow, arun, is_awaitable, run
 from agent_factory.runtime.guards import ENTRY
-from agent_factory.runtime.inputs import STREAM_MODES, check_answer, check_keys, unknown_mode
+from agent_factory.runtime.inputs import (
+    STREAM_MODES,
+    check_answer,
+    check_keys,
+    no_thread_to_wait,
+    unknown_mode,
+)
 from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import identity
@@ -592,14 +598,18 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         modes = [mode] if isinstance(mode, str) else list(mode)
         if not STREAM_MODES.issuperset(modes):
             raise unknown_mode(modes)
+        subgraphs, version = bool(options.get("subgraphs")), options.get("version", "v1")
+        in_stream = subgraphs or not _LIVE.isdisjoint(modes)
+        if in_stream and not asynchronous:
+            limits = (each and each.get("max_concurrency") for each in (config, self.config))
+            if next(filter(None, limits), None) == 1:
+                raise no_thread_to_wait()
         if self.builder.fusion is None:
             return _by_hook(config), None
-        subgraphs, version = bool(options.get("subgraphs")), options.get("version", "v1")
         event_stream = EventStream(
             modes, single=isinstance(mode, str), subgraphs=subgraphs, version=version
         )
         of_nodes = {UPDATES, VALUES, TASKS}.intersection(modes)
-        in_stream = subgraphs or not _LIVE.isdisjoint(modes)
         keys = options.get("output_keys") or self.stream_channels_list
         if in_stream:
             # Events pass through LangGraph's stream, which keeps the order of all events.

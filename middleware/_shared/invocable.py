@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Any, ParamSpec, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import StructuredTool
 from langgraph.func import entrypoint
 
@@ -104,6 +105,9 @@ class InOwnGraph:
         def settle(key: object) -> dict[str, object]:
             return {"key": key, "value": run(self.flow())} if self.is_same(key, input) else {}
 
+        # LangGraph streams the graph of a function, and keeps a thread waiting for its parts.
+        if ensure_config(config).get("max_concurrency") == 1:
+            config = {**(config or {}), "max_concurrency": 2}
         return settle.invoke(input, config)
 
     async def ainvoke(self, input: object, config: RunnableConfig | None = None) -> object:

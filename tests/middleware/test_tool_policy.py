@@ -321,6 +321,12 @@ def test_a_call_that_a_layer_changes_is_asked_about_again(go: Go, act: Act, mode
     assert shop.ran == []
 
 
+def test_a_judge_decides_in_a_run_with_one_thread(call: Any) -> None:
+    shop, (_, policy) = Shop(paying(5)), judged(HARMLESS)
+    call(shop.agent(policy), {"messages": "Go"}, {**ONE, "max_concurrency": 1})
+    assert shop.ran == [(5, "Ann")]
+
+
 def test_an_edit_that_a_layer_undoes_is_not_made_again(go: Go, act: Act) -> None:
     shop = Shop(paying(7))
     rewrites = Rewrites(7, layer=True)

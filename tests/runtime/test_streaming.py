@@ -20,6 +20,7 @@ from agent_factory import (
     create_agent,
     wrap_model_call,
 )
+from agent_factory.errors import ArgumentError
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from samples import AsksTwice, texts
@@ -330,3 +331,27 @@ def test_the_event_protocol_has_the_agents_that_tools_call(fused: bool) -> None:
 def test_an_agent_without_a_name_is_a_subgraph_and_no_subagent() -> None:
     stream: Any = with_subagent(name=None).stream_events(ASK, version="v3")
     assert [kind for kind, _ in stream.interleave("subgraphs", "subagents")] == ["subgraphs"]
+
+
+@each("mode, subgraphs", [("messages", False), (["updates", "custom"], False), ("updates", True)])
+def test_a_stream_that_would_wait_for_ever_is_refused(mode: Any, subgraphs: bool) -> None:
+    options: Any = {"stream_mode": mode, "subgraphs": subgraphs}
+    agent: Any = create_agent(model(), [add])
+    for bound, config in (
+        (agent, {"max_concurrency": 1}),
+        (agent.with_config(max_concurrency=1), {}),
+    ):
+        with pytest.raises(ArgumentError, match="Pass max_concurrency=2, use astream"):
+            [*bound.stream(ASK, config, **options)]
+    assert [*agent.stream(ASK, {"max_concurrency": 2}, **options)]
+
+    async def collected() -> list[Any]:
+        one: Any = {"max_concurrency": 1}
+        return [part async for part in create_agent(model(), [add]).astream(ASK, one, **options)]
+
+    assert asyncio.run(collected())
+
+
+def test_one_thread_is_enough_for_a_run_and_its_updates(collect: Any) -> None:
+    one: Any = {"max_concurrency": 1}
+    assert collect(create_agent(model(), [add]), ASK, one, stream_mode=["updates", "values"])
