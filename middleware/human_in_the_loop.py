@@ -454,20 +454,21 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             approval.recall(evidence)
 
     def _question(self, approvals: Sequence[Approval], *, is_batch: bool = False) -> Question:
-        """The question about calls, and how its answer is judged."""
-        parts = [self._request_of(cast("AskPerson", approval.next())) for approval in approvals]
-        actions, configs = zip(*parts, strict=True)
-        request: HITLRequest | ToolApprovalRequest
-        if is_batch:
-            request = HITLRequest(action_requests=[*actions], review_configs=[*configs])
-        else:
-            request = cast("ToolApprovalRequest", {"type": "tool_approval", **actions[0]})
-            request["review_config"] = configs[0]
-        tool = None if is_batch else approvals[0].request.tool
-        return Question(request, [approval.judge for approval in approvals], tool)
+        """The question about calls, with the judges of its answer."""
+        steps = [cast("AskPerson", approval.next()) for approval in approvals]
+        texts = map(self._description_of, steps)
+        return Question(
+            [
+                replace(step.call, question=text, batched=is_batch)
+                for step, text in zip(steps, texts, strict=True)
+            ],
+            [approval.judge for approval in approvals],
+            [step.rule.args_schema for step in steps],
+            None if is_batch else steps[0].request.tool,
+        )
 
-    def _request_of(self, step: AskPerson) -> tuple[ActionRequest, ReviewConfig]:
-        """The request for a decision about a call, and the decisions that may be made."""
+    def _description_of(self, step: AskPerson) -> str:
+        """The description of a call for the reviewer, with the reasons to ask about the call."""
         request, rule, call = step.request, step.rule, step.call
         description = rule.description
         if description is None:
@@ -476,21 +477,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         elif not isinstance(description, str):
             description = description(request.tool_call, request.state, request.runtime)
         texts = (description, rule.reason, _seen_by(request, rule), step.objection)
-        action = ActionRequest(
-            name=call.name,
-            args=request.tool_call["args"],
-            description="\n".join(filter(None, texts)),
-            tool_call_id=request.tool_call["id"],
-            digest=call.call_digest,
-        )
-        config = ReviewConfig(action_name=call.name, allowed_decisions=[*rule.allowed_decisions])
-        if rule.args_schema is not None:
-            config["args_schema"] = dict(rule.args_schema)
-        if rule.reviewers:
-            config["reviewers"] = sorted(rule.reviewers)
-        if call.remember is not None:
-            config["remember"] = call.remember
-        return action, config
+        return "\n".join(filter(None, texts))
 
 
 def _uncovered(approvals: list[Approval], store: ApprovalStore | None) -> Flow[list[Approval]]:

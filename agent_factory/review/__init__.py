@@ -26,9 +26,9 @@ from agent_factory.review.errors import (
     InvalidAnswer,
     InvalidDecision,
 )
-from agent_factory.review.pending_calls import Allowed as Allowed
 from agent_factory.review.pending_calls import Kind as Kind
 from agent_factory.review.pending_calls import Pending, PendingCall
+from agent_factory.review.policy import DecisionType as DecisionType
 from agent_factory.review.policy import PolicyRow, Rule, ToolPolicy, policy_table
 from agent_factory.review.records import without_marks as without_marks
 from agent_factory.review.requests import Decision

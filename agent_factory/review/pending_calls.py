@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import StateSnapshot
 
+from agent_factory.review.policy import DECISIONS, DecisionType
 from agent_factory.review.records import call_digest, digest
 from agent_factory.review.requests import (
     ActionRequest,
@@ -37,10 +38,6 @@ Kind = Literal["pause", "review", "question", "result", "client"]
 
 VALUE_KINDS: frozenset[Kind] = frozenset({"question", "client"})
 """Kinds whose answer is a value, and not a decision of a reviewer."""
-
-Allowed = Literal["approve", "edit", "reject", "respond"]
-
-ALL: tuple[Allowed, ...] = ("approve", "edit", "reject", "respond")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ class PendingCall:
     name: str
     args: Mapping[str, Any]
     kind: Kind
-    allowed: tuple[Allowed, ...] = ALL
+    allowed: tuple[DecisionType, ...] = DECISIONS
     question: Any = None
     interrupt_id: str = ""
     decision: Mapping[str, Any] | None = None
@@ -203,7 +200,7 @@ def _stopped_calls(
             yield pending
         elif not open_ids and (answer := answers.get(pending.id)):
             # The call has run, so it can be neither edited nor rejected.
-            allowed: tuple[Allowed, ...] = ("approve", "respond")
+            allowed: tuple[DecisionType, ...] = ("approve", "respond")
             yield replace(pending, kind="result", allowed=allowed, question=answer.text)
 
 
@@ -222,12 +219,9 @@ def _interrupted_calls(
         own_calls = open_calls if topology is not None and task.name != TOOLS else ()
         for interrupt in task.interrupts:
             value = interrupt.value
-            request = read_request(value, interrupt.response_schema)
-            if request is not None and request.batched:
-                yield from request.calls(_ids_of(request, own_calls, interrupt.id), interrupt.id)
-            elif request is not None:
-                ((action, _),) = request.parts
-                yield from request.calls([action["tool_call_id"] or interrupt.id], interrupt.id)
+            reviewed = read_request(value, interrupt.response_schema)
+            if reviewed is not None:
+                yield from _with_ids(reviewed, own_calls, interrupt.id)
             elif isinstance(value, Mapping) and value.get("type") == CLIENT_CALL:
                 id_, name, args = value["id"], value["name"], value["args"]
                 yield PendingCall(
@@ -241,70 +235,88 @@ def _interrupted_calls(
                 yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)
 
 
-def _ids_of(request: Request, calls: Iterable[Mapping[str, Any]], interrupt_id: str) -> list[str]:
-    """The ids of the calls of a request about several."""
-    left, ids = list(calls), []
-    for position, (action, _) in enumerate(request.parts):
-        ids.append(f"{interrupt_id}/{position}")
-        for call in left:
+def _with_ids(
+    calls: Iterable[PendingCall], own_calls: Iterable[Mapping[str, Any]], interrupt_id: str
+) -> Iterator[PendingCall]:
+    """The calls of a request, with the ids by which decisions name them."""
+    left = list(own_calls)
+    for position, call in enumerate(calls):
+        id_ = call.id or interrupt_id
+        if call.batched:
             # LangChain's request names no ids: calls are matched by name and arguments.
-            keys = ("id",) if "tool_call_id" in action else ("name", "args")
-            named = {"id": action.get("tool_call_id"), **action}
-            if [call[key] for key in keys] == [named[key] for key in keys]:
-                left.remove(call)
-                ids[-1] = str(call["id"])
-                break
-    return ids
+            keys = ("id",) if call.id else ("name", "args")
+            match = next((c for c in left if all(c[k] == getattr(call, k) for k in keys)), None)
+            id_ = f"{interrupt_id}/{position}" if match is None else str(match["id"])
+            if match is not None:
+                left.remove(match)
+        yield replace(call, id=id_, interrupt_id=interrupt_id)
 
 
-class Request(NamedTuple):
-    """What an interrupt asks about: calls, each with the decisions that may be made."""
+def write_request(
+    calls: Sequence[PendingCall], args_schemas: Sequence[Mapping[str, Any] | None]
+) -> HITLRequest | ToolApprovalRequest:
+    """Write the request for decisions about calls, as clients see it and `read_request` reads it.
 
-    parts: list[tuple[ActionRequest, ReviewConfig]]
-    batched: bool  # all calls of a turn are decided about together
+    Args:
+        calls: The calls of a batch, or a single call.
+        args_schemas: For each call, a JSON schema of its arguments for a form, or None.
+    """
+    actions, configs = [], []
+    for call, schema in zip(calls, args_schemas, strict=True):
+        action = ActionRequest(
+            name=call.name,
+            args=dict(call.args),
+            description=call.question,
+            tool_call_id=call.id,
+        )
+        if call.call_digest:
+            action["digest"] = call.call_digest
+        config = ReviewConfig(action_name=call.name, allowed_decisions=[*call.allowed])
+        if schema is not None:
+            config["args_schema"] = dict(schema)
+        if call.reviewers:
+            config["reviewers"] = [*call.reviewers]
+        if call.remember is not None:
+            config["remember"] = call.remember
+        actions.append(action)
+        configs.append(config)
+    if calls[0].batched:
+        return HITLRequest(action_requests=actions, review_configs=configs)
+    return ToolApprovalRequest(type="tool_approval", **actions[0], review_config=configs[0])
 
-    def calls(self, ids: Iterable[str], interrupt_id: str = "") -> Iterator[PendingCall]:
-        """The calls, with these ids."""
-        for call_id, (action, config) in zip(ids, self.parts, strict=True):
-            yield PendingCall(
-                call_id,
-                action["name"],
-                action["args"],
-                "review",
-                tuple(config["allowed_decisions"]),
-                action.get("description"),
-                interrupt_id,
-                batched=self.batched,
-                call_digest=action.get("digest") or "",
-                reviewers=tuple(config.get("reviewers") or ()),
-                remember=config.get("remember"),
-            )
 
+def read_request(value: Any, response_schema: object = None) -> list[PendingCall] | None:
+    """Read the value of an interrupt, also of langchain's; None if no review has written it.
 
-def read_request(value: Any, response_schema: object = None) -> Request | None:
-    """Read the value of an interrupt, also of langchain's; None if it is not about a review."""
+    A call without an id in the request has an empty id.
+    """
     if not isinstance(value, Mapping):
         return None
-    if {"action_requests", "review_configs"} <= value.keys():
-        parts = zip(value["action_requests"], value["review_configs"], strict=True)
-        return Request(list(parts), batched=True)
-    if {"action_request", "review_config"} <= value.keys():  # as it was once stored
+    is_batch = {"action_requests", "review_configs"} <= value.keys()
+    if is_batch:
+        parts = [*zip(value["action_requests"], value["review_configs"], strict=True)]
+    elif {"action_request", "review_config"} <= value.keys():  # the form of earlier versions
         action = {"tool_call_id": value.get("tool_call_id"), **value["action_request"]}
-        return Request([(cast("ActionRequest", action), value["review_config"])], batched=False)
-    if value.get("type") != "tool_approval" or not {"name", "args", "tool_call_id"} <= value.keys():
+        parts = [(action, value["review_config"])]
+    elif value.get("type") != "tool_approval" or not {"name", "args", "tool_call_id"} <= {*value}:
         return None
-    keys = value.keys() & ActionRequest.__annotations__.keys()
-    if (config := value.get("review_config")) is None:
-        # Langchain names the decisions that may be made in the schema of the answer alone.
+    else:
+        # LangChain names the allowed decisions in the schema of the answer alone.
         schema = json.dumps(response_schema, default=str)
-        named = [kind for kind in ALL if f'"const": "{kind}"' in schema]
-        config = ReviewConfig(action_name=value["name"], allowed_decisions=named or list(ALL))
-    action_request = cast("ActionRequest", {key: value[key] for key in keys})
-    return Request([(action_request, config)], batched=False)
-
-
-def calls_of(question: HITLRequest | ToolApprovalRequest) -> list[PendingCall]:
-    """The calls that a request of a review asks about, in its order."""
-    request = read_request(question)
-    assert request is not None  # it is of a review
-    return [*request.calls(str(action["tool_call_id"]) for action, _ in request.parts)]
+        kinds = [kind for kind in DECISIONS if f'"const": "{kind}"' in schema]
+        parts = [(value, value.get("review_config") or {"allowed_decisions": kinds or DECISIONS})]
+    return [
+        PendingCall(
+            action.get("tool_call_id") or "",
+            action["name"],
+            action["args"],
+            "review",
+            tuple(config["allowed_decisions"]),
+            action.get("description"),
+            batched=is_batch,
+            call_digest=action.get("digest") or "",
+            reviewers=tuple(config.get("reviewers") or ()),
+            remember=config.get("remember"),
+        )
+        for action, config in parts
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -50,13 +50,20 @@ def holds(condition: Condition, args: Mapping[str, object]) -> bool | None:
     >>> holds({"euros": {"<=": 50}}, {"euros": "60"}) is None
     True
     """
-    results: list[bool | None] = []
+    results = [
+        COMPARISONS[sign](args[name], value) if name in args else None
+        for name, sign, value in _comparisons(condition)
+    ]
+    # As in SQL: one False decides, and an unknown result leaves all else undecided.
+    return False if False in results else None if None in results else True
+
+
+def _comparisons(condition: Condition) -> Iterator[tuple[str, str, Any]]:
+    """The name, the sign and the value of each comparison of a condition."""
     for name, expected in condition.items():
         comparisons = expected if is_comparison(expected) else {"==": expected}
         for sign, value in comparisons.items():
-            results.append(COMPARISONS[sign](args[name], value) if name in args else None)
-    # As in SQL: one False decides, and an unknown result leaves all else undecided.
-    return False if False in results else None if None in results else True
+            yield name, sign, value
 
 
 def is_comparison(value: object) -> bool:
@@ -75,10 +82,8 @@ def condition_text(when: Any) -> str:
     if callable(when):
         return f"{getattr(when, '__name__', type(when).__name__)}()"
     parts = [f"seen {label}" for label in seen_labels(when)]
-    for name, expected in arguments_of(when).items():
-        comparisons = expected if is_comparison(expected) else {"==": expected}
-        for sign, value in comparisons.items():
-            parts.append(f"{name} {sign} {json.dumps(value, default=repr, ensure_ascii=False)}")
+    for name, sign, value in _comparisons(arguments_of(when)):
+        parts.append(f"{name} {sign} {json.dumps(value, default=repr, ensure_ascii=False)}")
     return " and ".join(parts) or "any arguments"
 
 

@@ -26,15 +26,13 @@ from typing_extensions import TypedDict
 from agent_factory.errors import ReviewError, describe
 from agent_factory.review.decision import Judgement, is_about, judge, judge_answer
 from agent_factory.review.errors import InvalidAnswer
-from agent_factory.review.pending_calls import PendingCall, calls_of
+from agent_factory.review.pending_calls import PendingCall, write_request
 from agent_factory.review.requests import (
     ApproveDecision,
     EditDecision,
-    HITLRequest,
     HITLResponse,
     RejectDecision,
     RespondDecision,
-    ToolApprovalRequest,
 )
 from agent_factory.upstream import mark_invalid_resume
 
@@ -49,30 +47,26 @@ _Response = Annotated[Any, GetPydanticSchema(lambda source, handler: _response_s
 
 
 class Question(dict[str, Any]):
-    """A request for decisions about calls, as clients see it, and how its answer is judged.
+    """A request for decisions about calls, as clients see it, and the judges of its answer.
 
     Args:
-        request: The request.
-        judges: Functions that judge a decision, one for each call, in the order of the request.
-            Default: by the request alone.
-        tool: The tool of a single call: the schema of the answer has its arguments, for a form.
-
-    Attributes:
-        calls: The calls of the request.
+        calls: The calls of a batch, or a single call.
+        judges: For each call, a function that judges a decision. Default: by the call alone.
+        args_schemas: For each call, a JSON schema of its arguments for a form, or None.
+        tool: The tool of a single call. The schema of the answer has its arguments, for a form.
     """
 
     def __init__(
         self,
-        request: HITLRequest | ToolApprovalRequest,
+        calls: Sequence[PendingCall],
         judges: Sequence[Callable[[Any], Judgement]] = (),
+        args_schemas: Sequence[Mapping[str, Any] | None] = (),
         tool: BaseTool | None = None,
     ) -> None:
-        super().__init__(request)
-        self.calls = calls_of(request)
-        names = [call.id for call in self.calls]
-        self._judges = dict(
-            zip(names, judges or [partial(judge, c) for c in self.calls], strict=True)
-        )
+        super().__init__(write_request(calls, args_schemas or [None] * len(calls)))
+        self.calls = calls
+        judges = judges or [partial(judge, call) for call in calls]
+        self._judges = dict(zip((call.id for call in calls), judges, strict=True))
         self._tool = tool
         self._answer: object = None
         self._judgements: list[Judgement] = []

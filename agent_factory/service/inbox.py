@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.review import (
-    Allowed,
     DecisionNotAllowed,
+    DecisionType,
     InvalidDecision,
     Judge,
     Judgement,
@@ -548,7 +548,7 @@ def _call_of(wait: Wait) -> PendingCall:
         wait.tool,
         wait.args,
         cast("Kind", wait.kind),
-        cast("tuple[Allowed, ...]", wait.allowed),
+        cast("tuple[DecisionType, ...]", wait.allowed),
         call_digest=wait.call_digest,
         remember=wait.remember,
         digest=wait.digest,

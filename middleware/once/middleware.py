@@ -34,8 +34,9 @@ from agent_factory.middleware._shared.invocable import once_per_task, plain_hook
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice
+from agent_factory.review import PendingCall
+from agent_factory.review.policy import DecisionType
 from agent_factory.review.questions import Question
-from agent_factory.review.requests import ReviewConfig, ToolApprovalRequest
 from agent_factory.types import providing
 
 from .effects import Effect, EffectError, EffectStore, check_released, dump, effects_of_run, stored
@@ -291,20 +292,12 @@ def _decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]
     LangGraph gives the interrupts of a task their answers by order, so a question in the task of
     the tool could take the answer to a question of the tool itself. A graph has its own namespace.
     """
-    request: ToolApprovalRequest = ToolApprovalRequest(
-        type="tool_approval",
-        tool_call_id=call["id"],
-        name=call["name"],
-        args=call["args"],
-        description=question,
-        review_config=ReviewConfig(
-            action_name=call["name"], allowed_decisions=["approve", "reject", "respond"]
-        ),
-    )
+    allowed: tuple[DecisionType, ...] = ("approve", "reject", "respond")
+    pending = PendingCall(str(call["id"]), call["name"], call["args"], "review", allowed, question)
 
     def ask() -> Flow[object]:
         yield from ()
-        return Question(request).ask()
+        return Question([pending]).ask()
 
     error = EffectError(
         call["name"],
