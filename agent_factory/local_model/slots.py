@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from langchain_core.utils.json_schema import dereference_refs
+
 Schema = Mapping[str, Any]
 Function = Mapping[str, Any]
 """A function as OpenAI's tools describe it: name, description, parameters."""
@@ -90,29 +92,20 @@ def _words(text: str) -> list[str]:
 
 def required(function: Function) -> dict[str, Schema]:
     """The required parameters, in their order; `X | None` counts as `X`."""
-    parameters = function.get("parameters") or {}
+    # References within the schema are those of pydantic to a nested model.
+    parameters = dereference_refs(dict(function.get("parameters") or {}))
     names = parameters.get("required") or ()
     properties = parameters.get("properties") or {}
-    return {
-        name: _plain_schema(schema, parameters)
-        for name, schema in properties.items()
-        if name in names
-    }
+    return {name: _plain_schema(properties[name]) for name in properties if name in names}
 
 
-def _plain_schema(schema: Schema, root: Schema) -> Schema:
+def _plain_schema(schema: Schema) -> Schema:
     rest = dict(schema)
-    # A reference within the schema, as pydantic writes it for a nested model.
-    if "$ref" in rest:
-        target: Any = root
-        for part in str(rest.pop("$ref")).removeprefix("#/").split("/"):
-            target = target.get(part, {})
-        return _plain_schema({**target, **rest}, root)
     kinds = [option for option in rest.get("anyOf", ()) if option.get("type") != "null"]
     # An optional parameter: pydantic writes `X | None` as two options.
     if len(kinds) == 1:
         del rest["anyOf"]
-        return _plain_schema({**kinds[0], **rest}, root)
+        return _plain_schema({**kinds[0], **rest})
     # Other writers of schemas put both types into a list.
     if isinstance(rest.get("type"), list):
         types = [kind for kind in rest["type"] if kind != "null"]
