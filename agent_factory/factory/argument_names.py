@@ -33,7 +33,7 @@ _MIDDLEWARE_FOR = {
 
 
 def unknown_arguments(function: Callable[..., object], names: Iterable[str]) -> list[SpecError]:
-    """Return an error for each keyword argument that a function does not have."""
+    """Return an error for each unknown keyword argument of a function."""
     parameters = [name for name in inspect.signature(function).parameters if name != "unknown"]
     mistakes: list[SpecError] = []
     for name in names:

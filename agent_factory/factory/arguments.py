@@ -140,7 +140,7 @@ def make_spec(arguments: Arguments) -> AgentSpec:
     shape = Shape(
         hooks=tuple(bound.definition for bound in hooks),
         layers=tuple(bound.definition for bound in layers),
-        # A layer around tool calls may run tools that are known only at run time.
+        # A layer around tool calls may run tools unknown until run time.
         has_tools=bool(toolbox.client) or bool(around[Call.TOOL]),
         # A layer around model calls may ask for a structured answer.
         may_skip_tools=format_ is not None or bool(around[Call.MODEL]),

@@ -25,7 +25,7 @@ _SECRET = re.compile(r"key|secret|password|credential|authorization|token$|env$"
 """Names of settings whose values are not shown."""
 
 _LONGEST, _DEEPEST = 80, 8
-"""The letters of a string that are shown, and the levels of nested values."""
+"""The most letters of a string, and the most levels of nested values, in a setting."""
 
 
 def plan_of(spec: AgentSpec, *, settings: bool = False) -> Topology:
@@ -80,7 +80,7 @@ def is_secret(name: str) -> bool:
 
 
 def setting_names(source: object) -> Iterator[tuple[str, str]]:
-    """Yield the settings of a middleware, and the attributes that hold them."""
+    """Yield the settings of a middleware, and their attributes."""
     guarding = getattr(source, "guard_settings", ())
     paths = {path.rpartition(".")[2]: path for path in guarding if "." in path}
     for name in inspect.signature(type(source).__init__).parameters:

@@ -314,7 +314,7 @@ def _built_in(name: str) -> Any:
 
 
 def _check_keys(place: str, table: object, known: Collection[str]) -> None:
-    """Refuse a key that is unknown, which would be lost."""
+    """Refuse an unknown key, which would be lost."""
     if not isinstance(table, dict):
         raise ArgumentError(place, f"must be a table, got {describe(table)}.", "Write [[tools]].")
     for key in table:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_factory.types import ModelCallResult, ModelResponse
 
     HookResult = dict[str, Any] | Command[Any] | None
-    """State update that a hook returns."""
+    """State update of a hook."""
 
     HookReturn = HookResult | Flow[HookResult]
     """State update, or a flow whose result is a state update."""

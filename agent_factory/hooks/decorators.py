@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         | Callable[[StateT], AnyHookReturn]
         | Callable[[StateT, Runtime[ContextT], RunnableConfig], AnyHookReturn]
     )
-    """Function that can be a hook: sync, async, or a flow."""
+    """Function for a hook: sync, async, or a flow."""
 
     ModelLayerFunction = (
         Callable[
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         ]
         | Callable[[ModelRequest[ContextT]], Flow[ModelCallResult[ResponseT]]]
     )
-    """Function that can be a layer around model calls: sync, async, or a flow."""
+    """Function for a layer around model calls: sync, async, or a flow."""
 
     ToolResult = ToolMessage | Command[Any]
     ToolLayerFunction = (
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         ]
         | Callable[[ToolCallRequest], Flow[ToolResult]]
     )
-    """Function that can be a layer around tool calls: sync, async, or a flow."""
+    """Function for a layer around tool calls: sync, async, or a flow."""
 
     PromptFunction = (
         Callable[[ModelRequest[Any]], str | SystemMessage]

@@ -49,7 +49,7 @@ class MessageGuard(Protocol):
         """Return a value in the form to show: a text, a message, a result or an exception."""
 
     def text(self) -> Filter[str, str]:
-        """Return a filter for a text that is shown in pieces."""
+        """Return a filter for a text in pieces."""
 
     def answer(self) -> Filter[ChatGenerationChunk, Iterable[ChatGenerationChunk]]:
-        """Return a filter for an answer that is shown in chunks."""
+        """Return a filter for an answer in chunks."""

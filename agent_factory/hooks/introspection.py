@@ -248,7 +248,7 @@ def layers_of(middleware: Middleware, methods: Methods | None = None) -> list[Bo
 
 
 def _definer(cls: type[object], *names: str) -> type[object]:
-    """Return the most derived class that defines any of the names."""
+    """Return the most derived class with any of the names."""
     return next(base for base in cls.__mro__ if not base.__dict__.keys().isdisjoint(names))
 
 
@@ -388,7 +388,7 @@ def _declared_jumps(cls: type[object], name: str, method: object) -> list[object
 def validate_middleware(
     middleware: Middleware, methods: Methods | None = None
 ) -> Iterator[SpecError]:
-    """Yield an error for each attribute and method of a middleware that cannot work."""
+    """Yield an error for each faulty attribute and method of a middleware."""
     yield from _attribute_errors(middleware)
     yield from _name_errors(middleware)
     for kind, method, reason, hint, code in (methods or methods_of(middleware)).mistakes:
