@@ -298,6 +298,13 @@ class Exchange:
         return tokens
 
 
+def check_agent(service: Service, agent: str) -> None:
+    """Raise HTTPException (404) if there is no such agent."""
+    if agent not in service.agents:
+        names = ", ".join(service.agents)
+        raise HTTPException(404, f"There is no agent {agent!r}. There are: {names}.")
+
+
 def open_waits(service: Service, run: Run) -> list[Wait]:
     """The undecided waits of a run, with those for the client."""
     # Without a tenant, which was checked when the run was read.
@@ -316,3 +323,12 @@ def tokens_of(runs: Collection[Run]) -> Counter[tuple[str, str]]:
         for name in TOKENS:
             tokens[line["model"], name] += line[name]
     return tokens
+
+
+def messages_in(update: object) -> list[BaseMessage]:
+    """The messages in a state, in an update, or in several updates."""
+    messages: list[object] = []
+    for part in update if isinstance(update, list) else [update]:
+        value = part.get("messages") if isinstance(part, Mapping) else None
+        messages += value if isinstance(value, list) else [value]
+    return [message for message in messages if isinstance(message, BaseMessage)]

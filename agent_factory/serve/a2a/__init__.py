@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from agent_factory.serve.body import read_json
 from agent_factory.serve.errors import require_extra
+from agent_factory.serve.exchange import check_agent
 from agent_factory.service import Service
 
 CARD_PATH = "/.well-known/agent-card.json"
@@ -37,8 +38,7 @@ def routes(service: Service) -> list[Route]:
                 text = f"Each agent has a card, at {CARD_PATH}?agent=NAME. There are: {names}."
                 raise HTTPException(404, text)
             (agent,) = service.agents
-        if agent not in service.agents:
-            raise HTTPException(404, f"There is no agent {agent!r}. There are: {names}.")
+        check_agent(service, agent)
         return str(agent)
 
     async def card(request: Request) -> Response:

@@ -25,7 +25,7 @@ from agent_factory.serve.client_tools import (
     is_client_call,
     result_decisions,
 )
-from agent_factory.serve.exchange import Exchange, Outcome, tokens_of
+from agent_factory.serve.exchange import Exchange, Outcome, check_agent, tokens_of
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.service import Busy, Service, ThreadBusy, can_be_steered
@@ -37,9 +37,7 @@ _TOOL_PARTS = {"name", "description", "parameters"}
 async def run_agent(service: Service, request: Request) -> EventSourceResponse:
     """`POST /ag-ui/{agent}`."""
     agent, on_disconnect = request.path_params["agent"], request.query_params.get("on_disconnect")
-    if agent not in service.agents:
-        names = ", ".join(service.agents)
-        raise HTTPException(404, f"There is no agent {agent!r}. There are: {names}.")
+    check_agent(service, agent)
     if on_disconnect not in (None, "cancel", "continue"):
         text = f"on_disconnect must be 'cancel' or 'continue', got {on_disconnect!r}."
         raise HTTPException(422, text)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from agent_factory.serve.json_response import JsonResponse, search_response, time_text
 from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.requests import CronChange, CronSearch, NewCron, RunSettings
-from agent_factory.serve.langgraph.start import check_strategy, checked_input, recorded_modes
+from agent_factory.serve.langgraph.start import check_strategy, checked_input, run_options
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Assistant, Cron, Crons, Service
 
@@ -27,8 +27,6 @@ _OPTIONS = {
     "webhook": "webhook",
 }
 """Arguments of `Service.submit`, by the fields of a request."""
-
-_BUSY = {"enqueue": "queue", None: "queue"}
 
 
 class CronRoutes:
@@ -115,19 +113,8 @@ class CronRoutes:
         check_strategy(graph, name, body)
         if body.input is not None:
             message = checked_input(graph, name, body.input, waits=False)
-        options = {
-            "message": message,
-            "config": body.settings,
-            "context": body.context,
-            "metadata": body.metadata,
-            "stream": sorted(recorded_modes(graph, body)),
-            "subgraphs": body.stream_subgraphs,
-            "busy": _BUSY.get(body.multitask_strategy, body.multitask_strategy),
-            # As with other runs: on LangGraph's server, a waiting thread is not busy.
-            "waiting": "interrupt",
-            "interrupt_before": body.interrupt_before,
-            "interrupt_after": body.interrupt_after,
-        }
+        options = {**run_options(graph, body), "message": message, "config": body.settings}
+        options["busy"] = options["busy"] or "queue"
         if body.webhook is not None:
             self._webhooks.check(body.webhook)
             options["webhook"] = body.webhook

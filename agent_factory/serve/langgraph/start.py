@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -47,48 +46,48 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
         ArgumentError: A part of the body cannot be used.
     """
     service, agent, tenant = exchange.service, exchange.agent, exchange.principal.tenant
-    modes = recorded_modes(service.agents[agent], body)
-    submit: Callable[..., Run] = partial(
-        exchange.send,
-        config=_config(service, agent, exchange.thread, body),
-        stream=modes,
-        # Steps of inner agents are events of the run, too.
-        subgraphs=body.stream_subgraphs or "events" in body.modes,
-        metadata=body.metadata,
-    )
+    graph = service.agents[agent]
+    options = run_options(graph, body)
+    options["config"] = _config(service, agent, exchange.thread, body)
     if body.command is not None:
         if info is None:
             raise HTTPException(422, "A command needs the thread that waits.")
         _check_command(service, agent, info, body)
         if body.command.goto is None:
             answer = plain_answer(service, info.id, tenant, body.command.resume)
-            return exchange.answer(answer, stream=modes)
+            return exchange.answer(answer, stream=options["stream"])
         # This cancels the run that waits. The answer to a command is a run, so another
         # run begins, which has nothing left to do.
         name = exchange.principal.name
         service.threads.update_state(info.id, None, as_node=END, tenant=tenant, by=name)
-        return submit(None)
-    check_strategy(service.agents[agent], agent, body)
+        return exchange.send(None, **options)
+    check_strategy(graph, agent, body)
     message, waits = None, info is not None and info.status == "waiting"
     if body.input is not None:
-        message = checked_input(service.agents[agent], agent, body.input, waits=waits)
+        message = checked_input(graph, agent, body.input, waits=waits)
     elif body.place is None:
         if info is None or not _can_go_on(service, info):
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
         if waits:
-            return exchange.answer(None, stream=modes)
+            return exchange.answer(None, stream=options["stream"])
     with _explained():
-        return submit(
-            message,
-            checkpoint=body.place,
-            busy=_BUSY.get(body.multitask_strategy or ""),
-            # On LangGraph's own server, a waiting thread is not busy.
-            waiting="interrupt",
-            context=body.context,
-            interrupt_before=body.interrupt_before,
-            interrupt_after=body.interrupt_after,
-            delay=body.after_seconds,
-        )
+        return exchange.send(message, checkpoint=body.place, delay=body.after_seconds, **options)
+
+
+def run_options(graph: Graph, body: RunSettings) -> dict[str, Any]:
+    """Arguments of `Service.submit` for the settings of a run."""
+    return {
+        "context": body.context,
+        "metadata": body.metadata,
+        "stream": sorted(recorded_modes(graph, body)),
+        # Steps of inner agents are events of the run, too.
+        "subgraphs": body.stream_subgraphs or "events" in body.modes,
+        "busy": _BUSY.get(body.multitask_strategy or ""),
+        # On LangGraph's own server, a waiting thread is not busy.
+        "waiting": "interrupt",
+        "interrupt_before": body.interrupt_before,
+        "interrupt_after": body.interrupt_after,
+    }
 
 
 def plain_answer(service: Service, thread: str, tenant: str, answer: Any) -> Any:

@@ -23,6 +23,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from agent_factory.serve.exchange import messages_in
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.langgraph.run_events import RunEvents
 from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
@@ -140,10 +141,10 @@ class Events:
             return
         if kind == "values":
             self._has_values = True
-            self._known.update(str(message.id) for message in _messages_of(data))
+            self._known.update(str(message.id) for message in messages_in(data))
             return
         for node, update in data.items():
-            for message in _messages_of(update):
+            for message in messages_in(update):
                 # Only the values tell which messages are new.
                 if self._has_values and str(message.id) not in self._known:
                     metadata = {
@@ -152,13 +153,6 @@ class Events:
                         "run_id": self._run.id,
                     }
                     yield from self._of_message((), message, metadata)
-
-
-def _messages_of(values: object) -> list[BaseMessage]:
-    """The messages in a state, or in an update."""
-    messages = values.get("messages") if isinstance(values, Mapping) else None
-    known = messages if isinstance(messages, list) else [messages]
-    return [message for message in known if isinstance(message, BaseMessage)]
 
 
 def _numbers(id: str) -> list[int]:

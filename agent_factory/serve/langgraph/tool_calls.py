@@ -10,6 +10,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
 
+from agent_factory.serve.exchange import messages_in
+
 
 @dataclass(frozen=True, slots=True)
 class ToolStep:
@@ -61,7 +63,7 @@ class ToolCalls:
                 error = text if isinstance(text, str) else error
             yield from (ToolStep(call, error=error) for call in running.values())
             return
-        for message in _messages_of(task["result"]):
+        for message in messages_in(task["result"]):
             if isinstance(message, AIMessage):
                 self._calls.update({call["id"] or "": call for call in message.tool_calls})
             elif isinstance(message, ToolMessage):
@@ -84,13 +86,3 @@ class ToolCalls:
         """The id of the call of a task, if there is exactly one."""
         calls = [*self._running.get(task, ())]
         return calls[0] if len(calls) == 1 else None
-
-
-def _messages_of(result: object) -> list[object]:
-    """The messages in the result of a task, which is an update or several."""
-    updates = result if isinstance(result, list) else [result]
-    messages: list[object] = []
-    for update in updates:
-        value = update.get("messages") if isinstance(update, Mapping) else None
-        messages += value if isinstance(value, list) else [value]
-    return messages

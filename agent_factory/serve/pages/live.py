@@ -11,6 +11,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from agent_factory.errors import ArgumentError
+from agent_factory.serve.exchange import messages_in
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.conversation import Result, entry_of
 from agent_factory.serve.pages.history import AT_WORK, fork_of
@@ -162,17 +163,13 @@ def submitted_with(run: Run) -> list[BaseMessage]:
 
 def _messages_of(update: object) -> Iterator[tuple[str, dict[str, object]]]:
     """The messages of a node, rendered."""
-    # LangGraph gives a list if a node has written several updates.
-    for part in update if isinstance(update, list) else [update]:
-        content = part.get("messages") if isinstance(part, Mapping) else None
-        messages = content if isinstance(content, list) else [content]
-        for message in messages:
-            if isinstance(message, ToolMessage):
-                # Rendered here: live and loaded pages look the same.
-                html = render("result.html", result=Result.of(message))
-                yield "result", {"call": message.tool_call_id, "html": html}
-            elif isinstance(message, BaseMessage) and message.type != "remove":
-                yield "message", _message(message)
+    for message in messages_in(update):
+        if isinstance(message, ToolMessage):
+            # Rendered here: live and loaded pages look the same.
+            html = render("result.html", result=Result.of(message))
+            yield "result", {"call": message.tool_call_id, "html": html}
+        elif message.type != "remove":
+            yield "message", _message(message)
 
 
 def _message(message: BaseMessage) -> dict[str, object]:
