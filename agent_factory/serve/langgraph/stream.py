@@ -293,16 +293,21 @@ def stream_response(
         finally_: Is called at the end of the stream.
     """
 
+    has_ended = False
+
     async def events() -> AsyncIterator[ServerSentEvent]:
+        nonlocal has_ended
         try:
             async for event in Events(run, modes, subgraphs=subgraphs).follow(after):
                 yield event
+            has_ended = True
         finally:
             if finally_ is not None:
                 await finally_()
 
     async def cancel(_: object) -> None:
-        if cancels:
+        # A client that has read all may close at once: then a run that pauses stays.
+        if cancels and not has_ended:
             await run.acancel(by="the client has gone")
 
     place = f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
