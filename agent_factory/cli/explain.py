@@ -76,7 +76,10 @@ def explain(
     else:
         plan = load(target).plan
         if source is None or to is None:
-            text, data = plan.explain(), _order(target, plan)
+            text = plan.explain()
+            corners = {corner: getattr(plan, corner) for corner in CORNERS}
+            order = list(map(asdict, ordered_parts(plan)))
+            data = {"target": target, "order": order, "corners": corners}
             # Of an agent without guards, nothing is decided about.
             calls = undecided_calls(plan) if plan.guards or plan.idle_guards else ()
             if calls:
@@ -186,12 +189,6 @@ def _node(plan: Topology, name: str) -> str:
         return node
     hint = did_you_mean(name, names, f"Its nodes are {', '.join(names)}.")
     raise CommandError(f"This agent does not have a node {name!r}. {hint}")
-
-
-def _order(target: str, plan: Topology) -> dict[str, object]:
-    """The order of hooks and layers as data."""
-    corners = {corner: getattr(plan, corner) for corner in CORNERS}
-    return {"target": target, "order": list(map(asdict, ordered_parts(plan))), "corners": corners}
 
 
 def _edge(target: str, plan: Topology, source: str, to: str) -> dict[str, object]:

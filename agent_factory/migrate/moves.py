@@ -27,12 +27,11 @@ STAYS: Final[tuple[str, ...]] = tuple(_TABLE["stays"])
 """Modules that may still be imported: their other names stay, without a finding."""
 
 
-def _names(home: str, names: list[str]) -> tuple[str, ...]:
-    return tuple(import_module(home).__all__ if names == ["*"] else names)
-
-
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    module: {home: _names(home, names) for home, names in homes.items()}
+    module: {
+        home: tuple(import_module(home).__all__ if names == ["*"] else names)
+        for home, names in homes.items()
+    }
     for module, homes in _TABLE["moves"].items()
 }
 """For each old module: the new modules of its names."""
