@@ -1,23 +1,11 @@
-"""Search by metadata: what a thread's metadata must contain, compared as JSON."""
+"""Search by metadata, compared as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
-from sqlalchemy import (
-    Boolean,
-    ColumnElement,
-    Connection,
-    Text,
-    case,
-    cast,
-    func,
-    literal,
-    null,
-    true,
-    type_coerce,
-)
+from sqlalchemy import Boolean, ColumnElement, Connection, Text, cast, func, literal, true
 from sqlalchemy.dialects.postgresql import JSONB
 
 from agent_factory.service.database import driver_connection
@@ -48,35 +36,21 @@ def contains(value: object, part: object) -> bool:
 def has_metadata(
     connection: Connection, column: ColumnElement[object], metadata: Mapping[str, object]
 ) -> ColumnElement[bool]:
-    """Condition that a column with metadata contains some.
-
-    Rows whose metadata a database cannot read fulfil none: earlier versions have stored NUL in
-    Postgres, and NaN in SQLite.
+    """Condition that a column with metadata contains JSON, as `contains` defines it.
 
     Args:
         connection: The connection that the query uses.
         column: The column.
-        metadata: What it must contain.
+        metadata: The JSON.
     """
     part = json.dumps(dict(metadata))
     if connection.dialect.name == "sqlite":
         # By Python: SQLite's own functions for JSON take neither each key nor each number.
         driver_connection(connection).create_function(
-            "agent_factory_contains", 2, _contains, deterministic=True
+            "agent_factory_contains",
+            2,
+            lambda text, part: contains(json.loads(text), json.loads(part)),
+            deterministic=True,
         )
         return func.agent_factory_contains(cast(column, Text), part, type_=Boolean) == true()
-    text = cast(column, Text)
-    # An escaped backslash is not the beginning of an escape; two halves are one character.
-    escapes = func.regexp_replace(text, r"\\\\", "", "g")
-    pair = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    halves = func.regexp_replace(escapes, pair, "", "g")
-    is_bad = halves.regexp_match(r"\\u(0000|[dD][89a-fA-F])")
-    readable = type_coerce(case((is_bad, null()), else_=cast(column, JSONB)), JSONB)
-    return readable.contains(cast(literal(part), JSONB))
-
-
-def _contains(text: str | None, part: str) -> bool:
-    try:
-        return contains(json.loads(text or "{}"), json.loads(part))
-    except (ValueError, RecursionError):
-        return False
+    return cast(column, JSONB).contains(cast(literal(part), JSONB))

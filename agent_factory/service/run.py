@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +17,8 @@ from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.background import drop_jobs
 from agent_factory.service.errors import MessageHeld, NotFound, NoWorker, RunCancelled, RunFailed
-from agent_factory.service.jobs import MessageJob, read_job
+from agent_factory.service.jobs import MessageJob, load_input, read_job
 from agent_factory.service.leases import Lease, take_lease
-from agent_factory.service.message_serializer import load
 from agent_factory.service.messages import retry
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.rows import read_row
@@ -131,7 +129,7 @@ class Run:
     def messages(self) -> list[BaseMessage]:
         """The submitted messages; the thread gets them when the run begins."""
         job = read_job(self._look().payload)
-        inputs = load(b64decode(job.input)) if isinstance(job, MessageJob) else None
+        inputs = load_input(job.input) if isinstance(job, MessageJob) else None
         return [] if inputs is None else list(inputs["messages"])
 
     @property
@@ -147,7 +145,7 @@ class Run:
         job, agent = read_job(row.payload), self._backend.agents.get(row.agent)
         if not isinstance(job, MessageJob):
             return {}
-        inputs, config = load(b64decode(job.input)), dict[str, Any](job.config)
+        inputs, config = load_input(job.input), dict[str, Any](job.config)
         if inputs is not None:
             keys = (lambda key: key in agent.public) if agent else {"messages"}.__contains__
             inputs = {key: value for key, value in inputs.items() if keys(key)}

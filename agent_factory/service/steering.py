@@ -16,7 +16,6 @@ once, in any order of events:
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -26,9 +25,8 @@ from sqlalchemy import Column, Connection, Row, Select, bindparam, func, select,
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware.steering import STEERING_READ
 from agent_factory.service.database import Database
-from agent_factory.service.jobs import MessageJob, read_job
+from agent_factory.service.jobs import MessageJob, load_input, read_job
 from agent_factory.service.leases import Lease, aborting
-from agent_factory.service.message_serializer import load
 from agent_factory.service.signals import Signals
 from agent_factory.service.tables import runs
 from agent_factory.types import Graph
@@ -160,7 +158,7 @@ class SharedMailbox:
         """The messages of a job; none if the job has more than messages, and must be a run."""
         same = all(getattr(job, name) == getattr(self._run, name) for name in _SETTINGS)
         elsewhere = job.checkpoint or job.begins_at
-        inputs = load(b64decode(job.input))
+        inputs = load_input(job.input)
         # A run has one context and one config to its end. An input with other keys of the state
         # would change the state between two steps of the run.
         if job.busy != STEER or not same or elsewhere or inputs is None or len(inputs) > 1:

@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
-from sqlalchemy import text
 
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.service import Service
-from agent_factory.service.database import Database
 from agent_factory.service.metadata_search import contains
 from agent_factory.testing import ScriptedChatModel
 from tables import each
@@ -180,30 +178,6 @@ def test_metadata_are_compared_as_json(service: Service) -> None:
         service.threads.create(thread, metadata=metadata)
     for condition, expected in CONDITIONS:
         assert ids(service, **condition) == expected, condition
-
-
-BAD = {
-    "sqlite": ['{"k": Infinity}', '{"k": NaN, "n": 1}', '{"k": -Infinity', "[" * 100_000, ""],
-    "postgresql": [r'{"k": "\u0000"}', r'{"k\u0000": 1}', r'{"k": "\\\u0000"}', r'{"k": "\ud83d"}'],
-}
-
-
-def test_unreadable_metadata_do_not_end_a_search(service: Service, database: Database) -> None:
-    service.threads.create("good", metadata={"k": "x", "emoji": "😀", "slash": "\\u0000"})
-    with database.begin() as connection:
-        kind = connection.dialect.name
-        for number, stored in enumerate(BAD[kind]):
-            connection.execute(
-                text(
-                    "insert into service_threads (thread_id, tenant, agent, status, epoch, jobs, "
-                    "metadata, created_at, updated_at) "
-                    "values (:id, '', '', 'idle', 0, 0, :metadata, 0, 0)"
-                ),
-                {"id": f"bad {number}", "metadata": stored},
-            )
-    assert ids(service, k="x") == ["good"]
-    assert ids(service, emoji="😀") == ["good"]
-    assert ids(service, slash="\\u0000") == ["good"]
 
 
 @given(st.lists(METADATA, max_size=3), METADATA)
