@@ -30,8 +30,8 @@ class Approvals:
         """The approvals, the newest first.
 
         Args:
-            active: Only those that are neither revoked nor expired.
-            agent: Only those for this agent.
+            active: Whether revoked and expired approvals are left out.
+            agent: The agent; None takes all.
         """
         query = self._select(active=active).order_by(approvals.c.given_at.desc(), approvals.c.id)
         query = query.where(*having(approvals, agent=agent))
@@ -42,14 +42,14 @@ class Approvals:
         """End an approval.
 
         Raises:
-            NotFound: There is none with this id, or it belongs to another tenant.
+            NotFound: There is no such approval, or another tenant has it.
         """
         query = self._select(active=False).where(approvals.c.id == approval_id)
         with self._database.begin() as connection:
             row = connection.execute(query.with_for_update()).first()
             if row is None:
                 raise NotFound(f"approval {approval_id!r}", "does not exist.")
-            # A second revoke changes nothing: the row keeps who has ended the approval, and when.
+            # A second revoke changes nothing: the row keeps the person and the time of the first.
             if row.revoked_at is None:
                 values = {"revoked_at": self._database.now, "revoked_by": by}
                 connection.execute(
@@ -69,8 +69,8 @@ class Approvals:
     def _record(
         self, connection: Connection, row: Row[Any], who: str, what: str, detail: object
     ) -> None:
-        """Add an entry about an approval to the audit, for the thread in which it was given."""
-        # That thread may be deleted, and another tenant may have one of its id.
+        """Add an entry about an approval to the audit, for the thread of its decision."""
+        # The thread may be deleted, and another tenant may have a thread of this id.
         append_entry(
             self._database,
             connection,
@@ -90,7 +90,7 @@ class SharedApprovals(Approvals):
         database: The database.
         queue: Writes the audit.
         lease: The lease of the run's thread.
-        tenant: Whose thread it is.
+        tenant: The tenant of the thread.
         agent: The name of the agent.
     """
 
@@ -101,7 +101,7 @@ class SharedApprovals(Approvals):
         self._lease, self._agent = lease, agent
 
     def add(self, approval: StandingApproval) -> None:
-        """Keep an approval from now on, unless one with its id is known: also a revoked one."""
+        """Store an approval, unless its id is known: also the id of a revoked approval."""
         now = self._database.now
         values = {
             **asdict(approval),
@@ -114,7 +114,7 @@ class SharedApprovals(Approvals):
         new = self._database.insert(approvals).values(**values).on_conflict_do_nothing()
         with aborting(), self._database.begin() as connection:
             self._lease.check(connection)
-            # No row comes back if the id is known: then the audit has no second entry either.
+            # No row comes back for a known id: then the audit gets no second entry.
             row = connection.execute(new.returning(*approvals.c)).first()
             if row is not None:
                 detail = {
@@ -128,19 +128,19 @@ class SharedApprovals(Approvals):
     def find(
         self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
     ) -> StandingApproval | None:
-        """An approval by which a call may run now; with an id, only that one."""
+        """An approval by which a call may run now; with an id, only this approval."""
         query = self._select(active=True).where(
             *having(approvals, agent=self._agent, tool=call["name"], id=approval_id)
         )
         with aborting(), self._database.read() as connection:
-            # By the clock of the database, as the query: those of workers may differ.
+            # By the clock of the database, as in the query: clocks of workers may differ.
             now = connection.execute(select(self._database.now)).scalar_one()
             rows = connection.execute(query).all()
         found = (read_row(StandingApproval, row) for row in rows)
         return next((each for each in found if each.covers(call, schema, thread, now)), None)
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
-        """Write to the audit that a call runs by an approval."""
+        """Note in the audit that a call runs by an approval."""
         statement = update(approvals).where(approvals.c.id == approval.id)
         with aborting(), self._database.begin() as connection:
             self._lease.check(connection)

@@ -70,7 +70,7 @@ def check_name(by: object) -> None:
 
 
 def modes_of(stream: object) -> tuple[str, ...]:
-    """Modes of a stream, each one of LangGraph's: it would show nothing for another one."""
+    """Modes of a stream, each a mode of LangGraph: another mode would show nothing."""
     if isinstance(stream, str) or not isinstance(stream, Collection):
         reason = f"must be a list of modes, got {describe(stream)}."
         raise ArgumentError("stream", reason, 'Pass stream=["updates"], for example.')

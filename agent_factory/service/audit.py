@@ -1,8 +1,7 @@
-"""Audit: who did what, as a chain of hashes, so that no entry can be changed unnoticed.
+"""Audit: actions of people, as a chain of hashes, so that a change of an entry is noticed.
 
-Each entry has a number, which is one more than that of the entry before it, and a hash of that
-entry's hash and of its content. The head, which is the number and the hash of the newest entry,
-stands for all entries up to it.
+Entries have numbers without gaps. The hash of an entry covers the entry and the hash of the entry
+before. The head, the number and the hash of the newest entry, stands for all entries.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ NO_ENTRY = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Something that somebody did.
+    """Action of a person.
 
     Args:
-        at: When, in seconds since 1970, by the database's clock.
+        at: The time, in seconds since 1970, by the database's clock.
         tenant: The tenant.
         thread_id: The thread.
-        wait_id: The wait, if it was about one.
+        wait_id: The wait, for an action about a wait.
         who: A person, or "deadline".
         what: "claim", "release", "approve", "edit", "reject", "respond", "escalate", "withdraw",
             "cancel", "steer", "write", "copy", "delete", "delete run", "undo", "stranded" or
             "refused".
-        detail: More about it. For a decision: the complete `decision`, the `call` that it is about,
-            the call that `runs` (None if none does), and the way in that it came by (`via`).
-        number: Its place in the audit of the service, from 1.
-        hash: The hash of its content and of the hash before it.
+        detail: Details. For a decision: the complete `decision`, its `call`, the call that `runs`
+            (None without a call), and the interface (`via`).
+        number: The number in the audit of the service, from 1.
+        hash: The hash of the entry and of the hash before.
     """
 
     at: float
@@ -79,7 +78,7 @@ def entry_hash(before: str, entry: Mapping[str, object]) -> str:
 
 
 def append_entry(database: Database, connection: Connection, **columns: object) -> None:
-    """Add an entry to the audit. Other transactions that add one wait until this one has ended.
+    """Add an entry to the audit. Other transactions that add entries wait for this transaction.
 
     Args:
         database: The database.
@@ -89,7 +88,7 @@ def append_entry(database: Database, connection: Connection, **columns: object) 
     if not database.is_sqlite:  # in SQLite, one transaction writes at a time
         lock = func.pg_advisory_xact_lock(number_of("audit"))
         connection.execute(select(lock))
-    # In another statement: that of the lock does not see what was committed while it waited.
+    # In another statement: the statement of the lock does not see commits during its wait.
     newest = select(audit.c.id, audit.c.hash).order_by(audit.c.id.desc()).limit(1).subquery()
     # As scalar subqueries, so that an empty table gives a row too, with None for both.
     number, before, now = connection.execute(
@@ -108,7 +107,7 @@ def verify_entries(database: Database, head: str | None) -> str:
 
     Args:
         database: The database.
-        head: A head that was stored before.
+        head: An earlier head.
 
     Raises:
         AuditTampered: An entry was changed, removed, inserted or moved.

@@ -1,4 +1,4 @@
-"""Backend: what the parts of a service share in one process."""
+"""Backend: the database, the queue and the agents of a service, shared in one process."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RegisteredAgent:
         return None if topology is None else topology.digest
 
     def stored_in(self, saver: FencedSaver, store: TenantStore | None = None) -> Graph:
-        """The agent, with the checkpointer of the service, and with a store if it has none."""
+        """The agent with the checkpointer of the service, and with its own store or another."""
         # `graph.copy` checks all nodes again, which takes as long as several steps of a run.
         graph = copy(self.graph)
         # The agent's own store comes first, as `Service.add` says.
@@ -92,7 +92,7 @@ class RegisteredAgent:
 
     @cached_property
     def is_output_stored(self) -> bool:
-        """True if what a run returns is what its last checkpoint has, written and read."""
+        """True if the output of a run equals the values of its last checkpoint."""
         graph = self.graph
         return self.plan is not None and all(
             has_stored_value(graph.channels[key]) for key in graph.output_channels
@@ -121,8 +121,8 @@ def config_of(run: Row[Any], message: MessageJob, trace: str | None) -> Runnable
         **config,
         "configurable": {**config.get("configurable", {}), "thread_id": run.thread_id},
         "metadata": {
-            # First, so that metadata of a client cannot replace the keys below. With a known run
-            # id, LangGraph would drop the input, and pass a pause (see `upstream.RUN_ID`).
+            # First: metadata of a client must not replace the keys below. With a known run id,
+            # LangGraph would drop the input, and pass a pause (see `upstream.RUN_ID`).
             **{key: value for key, value in run.metadata.items() if key != RUN_ID},
             RUN_KEY: run.run_id,
             AGENT_KEY: run.agent,
@@ -150,7 +150,7 @@ class Backend:
         self.outputs = Outputs()
         self.agents: dict[str, RegisteredAgent] = {}
         self.slot: Callable[[], AbstractContextManager[Slot | None]] = nullcontext
-        """Keeps a slot of the worker in this process for a new run, if there is one."""
+        """Reserves a slot of the worker in this process for a new run."""
 
     def add(self, agent: RegisteredAgent) -> None:
         """Register an agent, with checkpoints in the form for the service's saver.
@@ -169,7 +169,7 @@ class Backend:
         return self.database.retried(work, seconds=CLIENT_SECONDS)
 
     def agent(self, name: str) -> RegisteredAgent:
-        """A registered agent; NotFound if there is none of this name."""
+        """A registered agent; NotFound for another name."""
         if name not in self.agents:
             raise NotFound(
                 f"agent {name!r}",
@@ -182,12 +182,12 @@ class Backend:
         """The agent of a thread.
 
         Raises:
-            NotFound: There is no such thread, it belongs to another tenant, it has no message yet,
-                or its agent was not added.
+            NotFound: There is no such thread, another tenant has it, it has no message yet, or its
+                agent was not added.
         """
         with self.database.read() as connection:
             row = connection.execute(_AGENT, {"id": thread}).first()
-        # One text for both: a tenant must not learn which ids others use.
+        # One text for both: a tenant must not learn the ids of other tenants.
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"thread {thread!r}", "does not exist.")
         if not row.agent:
@@ -203,7 +203,7 @@ class Backend:
         return self.agent_of(thread, tenant).stored_in(FencedSaver(self.database))
 
     def output(self, name: str, thread: str, checkpoint: str, *, waits: bool) -> dict[str, object]:
-        """Output of an agent's `invoke` at a checkpoint, at which it may have paused."""
+        """Output of an agent's `invoke` at a checkpoint, its end or a pause."""
         agent = self.agent(name)
         place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint}}
         snapshot = agent.stored_in(FencedSaver(self.database)).get_state(place)
@@ -213,7 +213,7 @@ class Backend:
         return values
 
     def close(self) -> None:
-        """Write the events that were gathered, and close all connections."""
+        """Write the gathered events, and close all connections."""
         self.log.close()  # first, since it still writes
         self.signals.close()
         self.database.close()

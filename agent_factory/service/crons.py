@@ -1,4 +1,4 @@
-"""Crons: schedules that clients create, with the facts that clients ask for."""
+"""Crons: schedules of clients."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Crons:
         """One cron.
 
         Raises:
-            NotFound: There is no such cron, or it belongs to another tenant.
+            NotFound: There is no such cron, or another tenant has it.
         """
         with self._database.read() as connection:
             return self._get(connection, cron)
@@ -93,11 +93,11 @@ class Crons:
         """Crons, the newest first.
 
         Args:
-            sort_by: The value that orders them.
+            sort_by: The value that orders the crons.
             descending: Whether the highest value comes first; crons without a value come last.
             limit: The most to return.
-            offset: How many to leave out before them.
-            **filters: Those of `count`.
+            offset: Crons to skip before the first.
+            **filters: The filters of `count`.
         """
         check_choice("sort_by", sort_by, get_args(CronSort))
         key = schedules.c["id" if sort_by == "cron_id" else sort_by]
@@ -109,17 +109,18 @@ class Crons:
             return [read_row(Cron, row) for row in rows]
 
     def count(self, **filters: Any) -> int:
-        """Count the crons of an `assistant`, a `thread`, those that are `enabled`, or all.
+        """Count crons.
 
         Args:
-            **filters: These, and `metadata`: only crons whose metadata contain these.
+            **filters: `assistant`, `thread`, `enabled`, and `metadata`, which the metadata of a
+                cron contain.
         """
         with self._database.read() as connection:
             query = select(func.count()).where(*self._matching(connection, **filters))
             return connection.execute(query).scalar_one()
 
     def change(self, cron: str, **values: Any) -> Cron:
-        """Change arguments of a cron. Keys of `metadata` are added to the others.
+        """Change arguments of a cron. Keys of `metadata` are added to the present keys.
 
         Raises:
             NotFound: There is no such cron.
@@ -133,7 +134,7 @@ class Crons:
             return self._backend.schedules.write(connection, replace(current, **values))
 
     def delete(self, cron: str) -> None:
-        """Delete a cron. Runs that it has begun go on.
+        """Delete a cron. Its runs go on.
 
         Raises:
             NotFound: There is no such cron.

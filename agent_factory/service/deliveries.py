@@ -1,4 +1,4 @@
-"""Deliveries: what a process sends to others at least once, again after an error or a crash."""
+"""Deliveries: requests and calls that are made at least once, again after an error or a crash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.errors import DatabaseUnavailable
 
 CLAIM_SECONDS = 60.0
-"""How long no other process sends what one has claimed: if it dies, it is due again then."""
+"""Seconds of a claim: after the death of its process, a delivery is due again then."""
 
 AT_ONCE = 100
 """The most deliveries that a process claims at once."""
@@ -24,7 +24,7 @@ logger = logging.getLogger("agent_factory.service")
 
 
 class UndeliverableError(Exception):
-    """A delivery that is not made again."""
+    """The delivery is not made again."""
 
 
 class Attempt(Protocol):
@@ -46,7 +46,7 @@ class DeliveryQueue(ABC, Generic[Item]):
     """
 
     name: ClassVar[str]
-    """What it delivers: the name of its thread."""
+    """The subject of the deliveries: the name of the thread."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._database, self._pace = backend, backend.database, backend.pace
@@ -58,8 +58,8 @@ class DeliveryQueue(ABC, Generic[Item]):
         """Deliver in a thread of this process, until `stop`.
 
         Args:
-            send: Makes a delivery. An error means that it is made again later, and
-                UndeliverableError that it is not.
+            send: Makes a delivery. After an error the delivery is made again later, except after
+                UndeliverableError.
         """
         self._send = send  # the newest, where several applications serve one service
         if self._thread is None:
@@ -69,7 +69,7 @@ class DeliveryQueue(ABC, Generic[Item]):
             self._thread.start()
 
     def stop(self) -> None:
-        """Deliver no more, and wait for what is being delivered."""
+        """Begin no more deliveries, and wait for the running ones."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -79,7 +79,7 @@ class DeliveryQueue(ABC, Generic[Item]):
         with ThreadPoolExecutor(_THREADS, thread_name_prefix=f"agent-factory-{self.name}") as pool:
             while not self._stop.wait(self._pace.deliver):
                 try:
-                    # To the end, so that the next look claims no more than can be sent.
+                    # To the end, so that the next look claims only deliveries that can be sent.
                     list(pool.map(self._deliver, self.claim_due()))
                 except DatabaseUnavailable as error:
                     logger.warning("%s", error)
@@ -88,7 +88,7 @@ class DeliveryQueue(ABC, Generic[Item]):
                     logger.exception("%s could not be sent.", self.name.capitalize())
 
     def _deliver(self, item: Item) -> None:
-        """Make a delivery, and note whether it has to be made again."""
+        """Make a delivery, and note a repeat or the end."""
         assert self._send is not None
         try:
             self._send(item)
@@ -110,7 +110,7 @@ class DeliveryQueue(ABC, Generic[Item]):
 
     @abstractmethod
     def claim_due(self) -> Sequence[Item]:
-        """What is due: no other process sends it for a minute."""
+        """Due deliveries: no other process sends these for a minute."""
 
     @abstractmethod
     def describe(self, item: Item) -> str:
@@ -118,8 +118,8 @@ class DeliveryQueue(ABC, Generic[Item]):
 
     @abstractmethod
     def repeat(self, item: Item, seconds: float) -> None:
-        """Make it due again in some seconds."""
+        """Make a delivery due again in some seconds."""
 
     @abstractmethod
     def finish(self, item: Item) -> None:
-        """Note that it is not sent again."""
+        """Note the end of a delivery."""

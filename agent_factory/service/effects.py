@@ -15,7 +15,7 @@ from agent_factory.service.tables import effects
 
 
 class SharedEffects:
-    """Store of effects for one run: OnceMiddleware without a `store` records in it.
+    """Store of effects for one run, for an OnceMiddleware without a `store`.
 
     The lease of the run is checked in the transaction that records the start of a tool.
 
@@ -49,7 +49,7 @@ class SharedEffects:
     def finish(self, effect: Effect, result: bytes) -> None:
         """Store the result, if the record is still that of the same attempt.
 
-        Also a run that has lost its thread may: what it has done is no longer unknown.
+        A run that has lost its thread may as well: its effect is no longer unknown.
         """
         statement = update(effects).where(
             effects.c.key == effect.key, effects.c.attempt == effect.attempt

@@ -22,7 +22,7 @@ from agent_factory.service.tables import events
 logger = logging.getLogger("agent_factory.service")
 
 KEEP_SECONDS = 3600.0
-"""How long events are kept, so that a stream can be joined again."""
+"""Seconds for which events are kept, so that a caller can join a stream again."""
 
 _PAGE = 1000
 
@@ -40,13 +40,13 @@ def dump_part(part: Mapping[str, object]) -> bytes:
 class EventLog:
     """Events of runs in the database.
 
-    Many runs write through one thread, what comes within `Pace.gather` in one transaction. The last
-    events of a run are written in the transaction with its outcome.
+    One thread writes the events of all runs: the events of `Pace.gather` seconds in one
+    transaction. The last events of a run are written in the transaction with its outcome.
 
     Args:
         database: The database.
-        signals: Wake those who read.
-        pace: How long events are gathered.
+        signals: Wake readers.
+        pace: The time for which events are gathered.
     """
 
     def __init__(self, database: Database, signals: Signals, pace: Pace) -> None:
@@ -72,14 +72,14 @@ class EventLog:
         Raises:
             ArgumentError: The part cannot be stored.
         """
-        # Here and not where it is written: then it would be the error of other runs as well.
+        # Here and not in the thread that writes: there, an error would concern all runs.
         data = dump_part(part)
         with self._lock:
             self._waiting.setdefault(job, []).append(data)
         self._wake_writer()
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call a function when the next events are written, in the thread that writes them."""
+        """Call a function at the next write of events, in the thread that writes."""
         with self._lock:
             self._calls.append(call)
         self._wake_writer()
@@ -89,25 +89,25 @@ class EventLog:
             if self._writer is None or not self._writer.is_alive():
                 writer = Thread(target=self._write_all, name="agent-factory-events", daemon=True)
                 writer.start()
-                # Afterwards: before its start it looks like one that has ended.
+                # Afterwards: before its start, a thread looks like an ended thread.
                 self._writer = writer
         self._arrival.set()
 
     def _take(self, job: str) -> list[bytes]:
         """Parts of a job that are not written yet."""
-        # What is being written now comes first.
+        # The lock waits for parts that are written now.
         with self._order, self._lock:
             return self._waiting.pop(job, [])
 
     def _write(
         self, connection: Connection, parts: Mapping[str, Sequence[bytes]], news: News | None = None
     ) -> None:
-        """Write parts of jobs when the transaction commits, and wake those who read then.
+        """Write parts of jobs, and wake readers after the commit.
 
         Args:
             connection: The transaction.
             parts: The parts by their jobs.
-            news: What others are woken for as well.
+            news: Further news for waiting threads.
         """
         rows = [{"job": job, "data": dump(of_job)} for job, of_job in parts.items()]
         connection.execute(self._insert, rows)
@@ -121,13 +121,13 @@ class EventLog:
         outcome: Mapping[str, object],
         last_parts: Sequence[Mapping[str, object]] = (),
     ) -> Iterator[Connection]:
-        """A transaction that ends a job: with its last events, so that both are there or none.
+        """A transaction that ends a job, together with its last events.
 
         Args:
             job: The job.
-            run: The run of the job: who waits for it is woken.
+            run: The run of the job: its callers are woken.
             outcome: The data of the last event.
-            last_parts: Parts of the stream that come before it.
+            last_parts: Parts of the stream before the last event.
         """
         parts = self._take(job)
         end = [*map(dump_part, last_parts), dump({"type": "end", "ns": (), "data": outcome})]
@@ -141,11 +141,11 @@ class EventLog:
             raise
 
     def flush(self) -> None:
-        """Write what was gathered. Events are dropped if the database is not available."""
+        """Write gathered events. Events are dropped if the database is not available."""
         with self._lock:
             calls, self._calls = self._calls, []
         for call in calls:
-            # The run gets the error by itself, when it writes next. Others do not.
+            # The run gets the error at its next write; other runs must not.
             with suppress(Exception, LeaseLost, DatabaseLost):
                 call()
         with self._order:  # two writers could swap the parts of a run
@@ -174,11 +174,11 @@ class EventLog:
 
     @property
     def is_alive(self) -> bool:
-        """False if the thread that writes has ended, though it should run."""
+        """False if the thread that writes has ended by mistake."""
         return self._writer is None or self._writer.is_alive()
 
     def forget(self) -> None:
-        """Delete events that are older than an hour."""
+        """Delete events after an hour."""
         with self._database.begin() as connection:
             connection.execute(
                 delete(events).where(events.c.at < self._database.now - KEEP_SECONDS)
@@ -189,14 +189,14 @@ class EventLog:
     def read(
         self, job: str, after: int, has_ended: Callable[[], bool]
     ) -> Iterator[tuple[int, list[dict[str, Any]]] | Moment]:
-        """Rows of a job after one of them: their numbers and their parts.
+        """Rows of a job after a row: their numbers and their parts.
 
-        A moment says that nothing new was there: the caller waits for the next signal.
+        A moment stands for no news: the caller waits for the next signal.
 
         Args:
             job: The job.
             after: The number of a row; 0 for all.
-            has_ended: Is asked once in `Pace.wake` whether nothing more will come.
+            has_ended: Called once in `Pace.wake`: whether the job writes no more rows.
         """
         checked_at = time.monotonic()
         while True:
@@ -219,11 +219,11 @@ class EventLog:
             yield moment
 
     def close(self) -> None:
-        """Write what was gathered, and end the thread."""
+        """Write gathered events, and end the thread."""
         self._stop.set()
         self._arrival.set()
         with suppress(DatabaseUnavailable):
             self.flush()
-        # Not for ever: it may wait for a database that does not answer.
+        # With a timeout: the thread may wait for a database that does not answer.
         if self._writer is not None:
             self._writer.join(timeout=5)

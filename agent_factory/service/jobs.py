@@ -1,4 +1,4 @@
-"""Jobs: what a worker does on a thread, in the form in which they are stored."""
+"""Jobs: work on a thread, as it is stored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ThreadJob:
     """Work on one thread.
 
     Workers of several versions share the stored form: a new field has a default, and a worker
-    leaves out fields that it does not know.
+    leaves out unknown fields.
 
     Args:
         run: The id of the run.
@@ -44,7 +44,7 @@ class ThreadJob:
         tenant: The tenant of the thread.
         agent: The name of the agent.
         priority: Higher is earlier.
-        trace: The `traceparent` of who submitted it, if there is one.
+        trace: The `traceparent` of the submission, if known.
     """
 
     kind: ClassVar[str]
@@ -62,11 +62,11 @@ class ThreadJob:
         return False
 
     def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
-        """Start the work by one of the ways of an attempt.
+        """Start the work with an attempt.
 
         Args:
             attempt: The attempt.
-            latest: The newest checkpoint of the thread, if there is one.
+            latest: The newest checkpoint of the thread; None for a new thread.
 
         Returns:
             The stream of the run; None if there is nothing to run.
@@ -74,7 +74,7 @@ class ThreadJob:
         raise NotImplementedError
 
     def to_text(self) -> str:
-        """Return the job as JSON text, which `read_job` reads."""
+        """Return the job as JSON text for `read_job`."""
         data = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         for name in _LEFT_OUT:
             if name in data and not data[name]:
@@ -84,21 +84,21 @@ class ThreadJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageJob(ThreadJob):
-    """A message, or a run that goes on without one.
+    """A message, or a run without a message.
 
     Args:
         input: The input of the agent, as `messages.as_text` writes it.
         checkpoint: The checkpoint at which the run begins; None for the latest.
         context: The context of the run.
         config: The config of the run.
-        stream: The modes that are recorded; None takes those of the agent.
+        stream: The recorded modes; None takes the modes of the agent.
         subgraphs: Whether agents inside are recorded, too.
         interrupt_before: Nodes before which the run pauses, or "*", besides the agent's own.
-        interrupt_after: Nodes after which it pauses, or "*", besides the agent's own.
-        begins_at: When it may begin, in seconds since 1970; None for at once.
-        before: Messages of runs that it has ended: their runs, inputs and checkpoints.
-        rollback: The run that the thread goes back before, if there is one.
-        busy: What it was to do if its thread was busy; None if the agent says so.
+        interrupt_after: Nodes after which the run pauses, or "*", besides the agent's own.
+        begins_at: The earliest begin, in seconds since 1970; None for at once.
+        before: Messages of runs that this message has ended: their runs, inputs and checkpoints.
+        rollback: The run before which the thread goes back.
+        busy: The requested behaviour on a busy thread; None takes the value of the agent.
     """
 
     kind: ClassVar[str] = "message"
@@ -118,7 +118,7 @@ class MessageJob(ThreadJob):
 
     @property
     def question(self) -> str:
-        """What the user has written last; "" if the run only goes on."""
+        """The last text of the user; "" for a run without a message."""
         inputs = load_input(self.input) or {"messages": ()}
         texts = [str(one.text) for one in inputs["messages"] if isinstance(one, HumanMessage)]
         return texts[-1] if texts else ""
@@ -129,7 +129,7 @@ class MessageJob(ThreadJob):
         return load_input(self.input) is None
 
     def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
-        """Run the agent with the message, after those that ended runs have not read."""
+        """Run the agent with the message, after unread messages of ended runs."""
         inputs = load_input(self.input)
         if latest is not None and self.rollback:
             latest = attempt.saver.before(self.thread, self.rollback)
@@ -159,7 +159,7 @@ class DecisionJob(ThreadJob):
 
     Args:
         decisions: The decisions by the digests of their calls; by "" at a pause without calls.
-        stream: The modes that are recorded; None takes those of the message.
+        stream: The recorded modes; None takes the modes of the message.
     """
 
     kind: ClassVar[str] = "decision"
@@ -191,10 +191,10 @@ _KINDS: dict[str, type[ThreadJob]] = {
 
 
 def read_job(text: str) -> ThreadJob | None:
-    """Return a stored job; None for the message of a run that `reindex` has found: it is lost.
+    """Return a stored job; None for the lost message of a run that `reindex` has found.
 
     Raises:
-        ServiceError: A newer version has stored a job of a kind that this one does not know.
+        ServiceError: A newer version has stored a kind of job that this version does not know.
 
     >>> job = UndoJob(run="undo-1", thread="t", tenant="", agent="desk", priority=0, of="1")
     >>> read_job(job.to_text()) == job, read_job("{}")
@@ -210,13 +210,13 @@ def read_job(text: str) -> ThreadJob | None:
             "Let workers of the version that has stored it carry it out.",
         )
     kind = _KINDS[data["kind"]]
-    # A newer worker may have stored fields that this one does not know.
+    # A newer worker may have stored unknown fields.
     names = [attribute.name for attribute in fields(kind)]
     return kind(**{name: data[name] for name in names if name in data})
 
 
 def message_of(run: Row[Any]) -> MessageJob:
-    """The message that a run began with; an empty one if `reindex` has found the run."""
+    """The message that began a run; an empty message if `reindex` has found the run."""
     job = read_job(run.payload)
     if isinstance(job, MessageJob):
         return job

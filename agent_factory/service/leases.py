@@ -1,9 +1,9 @@
 """Leases: only the process that holds the lease of a thread can write to it.
 
-A lease is a number, the epoch of the thread. Taking the lease raises it, so that an older holder
-can tell: a process that was stopped, given up and came back. Each write checks the epoch in its own
-transaction. No epoch is used twice for an id: a thread that was deleted and made again begins at
-another random number.
+A lease is a number, the epoch of the thread. Taking the lease raises the epoch, so that an older
+holder notices: a process that was stopped, given up and came back. Each write checks the epoch in
+its transaction. No epoch is used twice for an id: a thread that was deleted and created again
+begins at another random number.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from agent_factory.service.database import Database, driver_connection
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.tables import threads
 
-# For the driver itself: each write of a run asks it, and SQLAlchemy takes ten times as long.
-# `{0}` is where the placeholder of the driver comes in. FOR SHARE keeps another process from taking
-# the lease before this transaction ends; SQLite has one writer at a time.
+# For the driver itself: each write of a run executes this, and SQLAlchemy takes ten times as long.
+# `{0}` stands for the placeholder of the driver. FOR SHARE keeps another process from taking the
+# lease before this transaction ends; SQLite has one writer at a time.
 _QUERY = f"SELECT 1 FROM {threads.name} WHERE thread_id = {{0}} AND epoch = {{0}}"
 _QUERIES = {"sqlite": _QUERY.format("?"), "postgresql": _QUERY.format("%s") + " FOR SHARE"}
 
 
 def first_number() -> int:
-    """Number at which the epochs, or the jobs, of a new thread begin.
+    """First number of the epochs, or of the jobs, of a new thread.
 
-    A thread that was deleted may be made again under its id, while a process still works for the
-    old one: with this, none of its numbers come again. It is random and not a counter in the
-    database, which would begin again in one that was restored from a backup.
+    A deleted thread may be created again under its id, while a process still works for the old
+    thread: random numbers do not come again. A counter in the database would begin again after a
+    restore from a backup.
 
     >>> first_number() != first_number()
     True
@@ -46,7 +46,7 @@ class Lease:
 
     Args:
         thread_id: The thread.
-        epoch: The number of this lease; the thread has a higher one once it is lost.
+        epoch: The number of this lease; a lost lease has a lower number than the thread.
     """
 
     thread_id: str
@@ -56,13 +56,13 @@ class Lease:
     def epochs(self) -> tuple[int, int]:
         """Epochs of a thread that still runs the job of this lease.
 
-        At the second one, the holder has taken the lease again, and the commit had no answer.
-        Between two claims of a job, the epoch is raised twice: when it is given back, and then.
+        At the second epoch, the holder has taken the lease again, and the commit had no answer.
+        Between two claims of a job, the epoch rises twice: when the job is given back, and then.
         """
         return self.epoch, self.epoch + 1
 
     def check(self, connection: Connection) -> None:
-        """Raise LeaseLost if the lease is lost; if not, it is kept until the transaction ends."""
+        """Raise LeaseLost if the lease is lost; else lock the lease until the transaction ends."""
         question = _QUERIES[connection.dialect.name]
         cursor = driver_connection(connection).execute(question, (self.thread_id, self.epoch))
         if cursor.fetchone() is None:
@@ -70,7 +70,7 @@ class Lease:
 
 
 def take_lease(connection: Connection, thread_id: str, **values: object) -> Lease:
-    """Take the lease from its holder, if there is one, and set columns of the thread's row.
+    """Take the lease from any holder, and set columns of the thread's row.
 
     Raises:
         LookupError: There is no such thread.
@@ -109,7 +109,7 @@ class Fence(BaseCallbackHandler):
         self._database, self._lease = database, lease
 
     def on_tool_start(self, serialized: Mapping[str, object], input_str: str, **_: object) -> None:
-        """Raise LeaseLost rather than let a tool run for a run that has ended."""
-        # Nothing is written, so there is nothing to commit, and no disk to wait for.
+        """Raise LeaseLost before a tool runs for a run that has ended."""
+        # A read: no commit waits for the disk.
         with aborting(), self._database.read() as connection:
             self._lease.check(connection)

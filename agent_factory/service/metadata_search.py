@@ -14,8 +14,8 @@ from agent_factory.service.database import driver_connection
 def contains(value: object, part: object) -> bool:
     """Return True if a value of JSON contains another, as `@>` does in Postgres.
 
-    An object contains one with some of its keys, and a list one with some of its items, in any
-    order. Other values are the same in type and value; 1 and 1.0 are, and 1 and true are not.
+    An object contains an object with some of its keys, and a list contains a list with some of its
+    items, in any order. Other values are equal in type and value; 1 equals 1.0, and not true.
 
     >>> contains({"topic": "refund", "n": 1, "tags": ["a", "b"]}, {"n": 1.0, "tags": ["b"]})
     True

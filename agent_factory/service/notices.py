@@ -1,4 +1,4 @@
-"""Notices: calls of `on_wait`, one for each wait that a person decides about."""
+"""Notices: calls of `on_wait`, for each wait about which a person decides."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from agent_factory.service.tables import waits
 from agent_factory.service.waits import Wait
 
 OnWait = Callable[[Wait], Awaitable[None] | None]
-"""What is called when a thread begins to wait for a person."""
+"""Called when a thread begins to wait for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Call of `on_wait` that is to be made.
+    """Due call of `on_wait`.
 
     Args:
-        wait: What a thread waits for.
+        wait: The wait.
         attempt: The number of this attempt, from 1.
     """
 
@@ -33,17 +33,17 @@ class Notice:
 
 
 class NoticeQueue(DeliveryQueue[Notice]):
-    """Notices of waits, which are due as long as their rows say so.
+    """Notices of waits, in the rows of the waits.
 
-    Each is sent at least once, by a process that has called `start`. A wait that was decided before
-    its notice was sent has none. Once all attempts have failed, the log says so; the inbox has the
-    wait all the same.
+    Each notice is sent at least once, by a process that has called `start`. A wait that is decided
+    first has no notice. The log names a notice whose attempts have all failed; the inbox still has
+    the wait.
     """
 
     name = "notices"
 
     def claim_due(self) -> list[Notice]:
-        """Notices that are due: no other process sends them for a minute."""
+        """Due notices: no other process sends these for a minute."""
         now = self._database.now
         query = select(waits.c.wait_id, waits.c.notice_attempts, waits.c.decided_at)
         with self._database.read() as connection:
@@ -51,13 +51,13 @@ class NoticeQueue(DeliveryQueue[Notice]):
             rows = connection.execute(due.limit(AT_ONCE)).all()
         inbox, claimed = Inbox(self._backend), []
         for row in rows:
-            # Another process may have claimed it since: then the number of attempts is another.
+            # Another process may have claimed the notice: then the number of attempts differs.
             this = (waits.c.wait_id == row.wait_id) & (
                 waits.c.notice_attempts == row.notice_attempts
             )
             is_open = row.decided_at is None
-            # If this process dies while it sends, the notice is due again after that time. One that
-            # was decided has to leave the index of what is due.
+            # After the death of this process, the notice is due again. The notice of a decided wait
+            # has to leave the index of due notices.
             due_again = now + CLAIM_SECONDS if is_open else None
             values = {"notice_attempts": row.notice_attempts + 1, "notice_due": due_again}
             with self._database.begin() as connection:
@@ -75,11 +75,11 @@ class NoticeQueue(DeliveryQueue[Notice]):
         return f"Notice of wait {item.wait.id} of thread {item.wait.thread_id}"
 
     def repeat(self, item: Notice, seconds: float) -> None:
-        """Send it again in some seconds."""
+        """Send a notice again in some seconds."""
         self._set(item, self._database.now + seconds)
 
     def finish(self, item: Notice) -> None:
-        """Send it no more."""
+        """Send a notice no more."""
         self._set(item, None)
 
     def _set(self, item: Notice, due: object) -> None:

@@ -1,4 +1,4 @@
-"""Outputs: what runs hand to those in their process who wait for them."""
+"""Outputs: results of runs for callers in the same process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from threading import Lock
 
 Output = Callable[[], dict[str, object]]
-"""Reads an output that was written as the database has it, so that nobody shares its objects."""
+"""Reads an output from its stored form, so that two readers do not share objects."""
 
 
 class Outputs:
-    """Outputs of runs that end in this process, for those in it who wait for them.
+    """Outputs of runs that end in this process, for callers in this process.
 
-    On Postgres, a short run took 23 ms from its message to its result, of which 4 were to read the
-    thread again. What middleware has changed in place, which is a mistake, is in the output, as
-    `invoke` returns it; what is read from the thread does not have it.
+    On Postgres, a short run took 23 ms from its message to its result, 4 of these to read the
+    thread again. Changes in place, a mistake of middleware, are in this output, as in the result of
+    `invoke`; the thread does not have these changes.
     """
 
     def __init__(self) -> None:

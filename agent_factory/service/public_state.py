@@ -14,19 +14,19 @@ from agent_factory.types import Graph
 from agent_factory.upstream import INTERRUPT
 
 _ANSWER = frozenset({"messages", "structured_response"})
-"""What is shown of an agent that a tool runs: LangGraph does not know that agent's schema."""
+"""Visible keys of an agent inside a tool: LangGraph does not know its schema."""
 
 _CALL = {"name", "args", "id", "type"}
 
 _OF_THE_SERVICE = ("agent_factory_", "traceparent")
-"""How the keys begin that the service writes to the metadata of a run, for itself."""
+"""Prefixes of keys that the service writes to the metadata of a run."""
 
 
 class PublicState:
     """Keeps private keys out of streams and states: only keys of the output schema are shown.
 
     Args:
-        graph: The agent. The graphs that are nodes of it have schemas of their own.
+        graph: The agent. Graphs that are nodes have their own schemas.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -40,7 +40,7 @@ class PublicState:
 
     @property
     def graphs(self) -> Collection[tuple[str, ...]]:
-        """The nodes that lead to each graph: the agent itself, and those that are nodes of it."""
+        """The nodes that lead to each graph: to the agent, and to graphs that are nodes."""
         return self._keys.keys()
 
     def of_part(self, part: Mapping[str, Any]) -> dict[str, object]:
@@ -57,7 +57,7 @@ class PublicState:
 
         Args:
             snapshot: The state.
-            nodes: The nodes that lead to the graph inside the agent whose state it is.
+            nodes: The nodes that lead to the graph of the state.
         """
         keys = self._keys.get(nodes, _ANSWER)
         tasks = tuple(
@@ -86,7 +86,7 @@ def nodes_of(namespace: Iterable[str]) -> tuple[str, ...]:
 
 
 def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata of a message, a task or a checkpoint, without what the service notes for itself.
+    """Metadata of a message, a task or a checkpoint, without keys of the service.
 
     >>> public_metadata({"agent_factory_run": "r-1", "agent_factory_tenant": "acme", "step": 1})
     {'step': 1, 'run_id': 'r-1'}
@@ -111,7 +111,7 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
             for node, update in data.items()
         }
     if mode == "debug":
-        # A part of "debug" is one of "tasks" or "checkpoints" in an envelope.
+        # A part of "debug" is a part of "tasks" or "checkpoints" in an envelope.
         payload = _shown_data("tasks", data["payload"], keys)
         if data["type"] == "checkpoint":
             payload = {
@@ -124,7 +124,7 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
         message, metadata = data
         return [message, public_metadata(metadata)]
     if mode not in ("tasks", "checkpoints"):
-        return data  # tokens, and what the agent itself sends to its users
+        return data  # tokens, and parts that the agent sends to its users
     public = {
         name: _shown(value, keys) if name in ("input", "result", "values") else value
         for name, value in data.items()
@@ -132,7 +132,7 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
     if "metadata" in public:
         public["metadata"] = public_metadata(data["metadata"])
     if "tasks" in public:
-        # States of inner graphs have keys of other schemas, hence none is shown.
+        # States of inner graphs have keys of other schemas, and are not shown.
         public["tasks"] = [
             {**_shown_data(mode, task, keys), "state": None} for task in data["tasks"]
         ]
@@ -140,7 +140,7 @@ def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
 
 
 def _place(config: Any) -> dict[str, object] | None:
-    """Place of a checkpoint, as LangGraph's API shows it."""
+    """Config of a checkpoint, as LangGraph's API shows it."""
     names = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
     place = (config or {}).get("configurable", {})
     return {name: place[name] for name in names if name in place} or None
@@ -151,7 +151,7 @@ def _shown(value: object, keys: frozenset[str]) -> object:
     if isinstance(value, list | tuple):
         return [_shown(item, keys) for item in value]
     if isinstance(value, Command):
-        # A node may return a command, whose update is written to the state.
+        # A node may return a command with an update of the state.
         value = value.update
     elif isinstance(value, BaseMessage | Interrupt):
         # Before BaseModel, which a message is as well.
@@ -161,7 +161,7 @@ def _shown(value: object, keys: frozenset[str]) -> object:
     elif is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        # The input of a task that runs a tool is a list with its call.
+        # The input of a tool's task is a list with the call.
         is_call = value.get("type") == "tool_call" and value.keys() <= _CALL
         return dict(value) if is_call else {k: v for k, v in value.items() if k in keys}
     return value

@@ -43,19 +43,18 @@ _UNLOCKED = (
 
 
 def expire_reservations(database: Database, *, skip_locked: bool = False) -> int:
-    """Give back what calls have reserved whose worker is dead, or that have taken too long.
+    """Give back reservations of calls that took too long, or whose worker is dead.
 
-    A call that ends later all the same records its cost.
+    A call that ends later records its cost.
 
     Args:
         database: The database of a service, or of ledgers.
-        skip_locked: Whether those are left out that another transaction has locked, and not waited
-            for.
+        skip_locked: Whether reservations that another transaction has locked are left out.
 
     Returns:
-        How many reservations were given back.
+        The number of reservations that were given back.
     """
-    # A process without a worker has no heartbeat, so that only time tells.
+    # A process without a worker has no heartbeat: only the time limits its reservations.
     is_orphan = reservations.c.owner.is_not(None) & reservations.c.owner.not_in(
         select(workers.c.id)
     )
@@ -64,7 +63,7 @@ def expire_reservations(database: Database, *, skip_locked: bool = False) -> int
         rows = connection.execute(query).all()
     number = 0
     for row in rows:
-        # One transaction each: two processes that do this at once wait for each other only once.
+        # A transaction for each row: two processes at once wait for each other only once.
         with database.begin() as connection:
             if skip_locked and connection.execute(_UNLOCKED, {"id": row.id}).first() is None:
                 continue

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Step(Protocol):
-    """A part of a job that takes long: a thread or an event loop carries it out."""
+    """A slow part of a job: a thread or an event loop carries it out."""
 
     def run(self) -> None:
         """Carry it out in this thread."""
@@ -66,7 +66,7 @@ _ATTEMPTS: dict[type[ThreadJob], Callable[..., Any]] = {UndoJob: UndoAttempt}
 class Runner:
     """Carries out the jobs of one process.
 
-    A job is written once, as steps: a driver for threads and one for an event loop take them.
+    A job is written once, as steps: a driver for threads and a driver for event loops take steps.
 
     Args:
         backend: The parts of the service.
@@ -78,7 +78,7 @@ class Runner:
         self._database, self._queue = backend.database, backend.queue
 
     def run(self, claim: Claim) -> None:
-        """Carry out a job, or continue it where another worker was cut short."""
+        """Carry out a job, or continue a job of an interrupted worker."""
         steps = self._steps(claim)
         step = _next(steps)
         while step is not None:
@@ -125,7 +125,7 @@ class Runner:
                 text = storable_text(f"{type(error).__name__}: {error}")
                 write = partial(self._fail, claims[-1], text, usage)
             if write is not None:
-                # Without this, the thread would take no other message: as long as it takes.
+                # Without an end: the thread takes no other message before.
                 status = yield from self._repeated(write, math.inf)
         except LeaseLost:
             status = "lost"  # another worker has taken over, or the run was cancelled
@@ -134,7 +134,7 @@ class Runner:
     def _repeated(
         self, make: Callable[[int], Steps[str]], seconds: float = RETRY_SECONDS
     ) -> Steps[str]:
-        """Take steps until their end, from the beginning again while there is no database."""
+        """Take steps until their end; begin again while the database is not available."""
         pauses: list[float] = []
         for number, attempt in enumerate(attempts(seconds, pauses.append)):
             while pauses:
@@ -165,7 +165,7 @@ class Runner:
         return status
 
     def _take_from_attempt(self, connection: Connection, claim: Claim) -> None:
-        """Lock the thread. What the attempt has begun to write comes too late from here on.
+        """Lock the thread. Later writes of the attempt are refused.
 
         Raises:
             LeaseLost: The job was ended, or taken over.
@@ -174,7 +174,7 @@ class Runner:
         take_lease(connection, claim.lease.thread_id)
 
     def _fail(self, claim: Claim, text: str, usage: UsageHandler, _: int) -> Steps[str]:
-        yield from ()  # it has no step that takes long
+        yield from ()  # without a slow step
         run, outcome = claim.run, {"status": "failed", "error": text}
         with self._backend.log.ending(claim.job, run.run_id, outcome) as connection:
             self._take_from_attempt(connection, claim)
@@ -183,12 +183,12 @@ class Runner:
         return "failed"
 
     def _take_back(self, what: str, claim: Claim, text: str, _: int) -> Steps[str]:
-        """Take decisions back that the agent cannot carry out; they can be made again.
+        """Take back decisions that the agent cannot carry out; people can decide again.
 
-        They are stranded if no node takes them, and refused if the review does: for a tool of an
-        agent inside, which is not known when a person decides.
+        Decisions are stranded without a node for them, and refused by the review: for a tool of an
+        agent inside, which is unknown when a person decides.
         """
-        yield from ()  # it has no step that takes long
+        yield from ()  # without a slow step
         work, waiting = claim.work(), {"status": "waiting", "error": text}
         assert isinstance(work, DecisionJob)
         of_waits = (waits.c.run == work.run) & waits.c.digest.in_(work.decisions)
@@ -204,7 +204,7 @@ class Runner:
 
 
 def _next(steps: Steps[None], error: BaseException | None = None) -> Step | None:
-    """The next step, after one that has ended or raised; None at the end."""
+    """The next step, after a step that has ended or raised; None at the end."""
     try:
         return steps.send(None) if error is None else steps.throw(error)
     except StopIteration:

@@ -10,15 +10,15 @@ from typing import Any, Literal
 from agent_factory.state import storable_text
 
 MOST_STEPS = 1000
-"""The most steps that are kept of a run: the last ones."""
+"""The most steps of a run: earlier steps are dropped."""
 
 LONGEST_ERROR = 1000
 """Characters of an error that are kept with a step."""
 
 _STORED_ALWAYS = frozenset({"at", "seconds"})
-_SLOW_SECONDS = 0.05  # a hook that took longer is shown, even if it changed nothing
+_SLOW_SECONDS = 0.05  # a slower hook is shown, even if it changed nothing
 _DECISION_KEYS = frozenset({"at", "seconds", "middleware", "hook", "outcome", "detail", "reason"})
-# They did not change where the run went; what a run waits for is in the table of waits.
+# These did not change the path of the run; its waits are in the table of waits.
 _QUIET = frozenset({"passed", "wrote", "routed", "skipped", "interrupted", "used cache"})
 
 
@@ -29,16 +29,16 @@ class Step:
     Args:
         kind: "model", "tool" or "hook".
         name: The model, the tool, or the hook with its middleware.
-        at: When it began, in seconds since 1970, by the clock of the worker.
-        seconds: How long it took.
-        agent: The agent that it is a part of.
-        part: The part of the agent that has made the call.
-        detail: What a hook decided, and why.
-        error: The type and the text of the exception that it raised, or "".
+        at: The begin, in seconds since 1970, by the clock of the worker.
+        seconds: The duration.
+        agent: The agent.
+        part: The part of the agent that made the call.
+        detail: The decision of a hook, and its reason.
+        error: The type and the text of a raised exception, or "".
         call_id: The id of the tool call, or "".
         input_tokens: Tokens that a model call has read.
-        output_tokens: Tokens that it has written.
-        usd: What it has cost, in US dollars; 0.0 if the price is not known.
+        output_tokens: Tokens that a model call has written.
+        usd: Cost in US dollars; 0.0 if the price is unknown.
 
     >>> Step(kind="tool", name="refund", at=1_700_000_000.0, seconds=0.5).error
     ''
@@ -65,7 +65,7 @@ def error_text(error: BaseException) -> str:
 
 
 def step_of_decision(data: object) -> Step | None:
-    """The step for a part of the custom stream, if it is a decision that a timeline shows."""
+    """The step for a decision in the custom stream; None for other parts and quiet decisions."""
     decision: Any = data.get("decision") if isinstance(data, Mapping) else None
     # A tool may write a part of this form, too.
     if not isinstance(decision, Mapping) or not decision.keys() >= _DECISION_KEYS:
@@ -74,7 +74,7 @@ def step_of_decision(data: object) -> Step | None:
     # The time of a layer is that of the call inside it.
     is_slow = decision["seconds"] >= _SLOW_SECONDS and hook.startswith(("before_", "after_"))
     what, reason = f"{outcome} {decision['detail']}".strip(), decision["reason"]
-    # An error that a layer lets through is that of the call inside it.
+    # A layer lets through an error of the call inside.
     if not owner or reason == "from within" or (outcome in _QUIET and not is_slow):
         return None
     return Step(
@@ -92,7 +92,7 @@ def step_of_decision(data: object) -> Step | None:
 
 
 def steps_text(previous: str | None, steps: Iterable[Step]) -> str:
-    """Steps as they are stored, after those that a run had before."""
+    """Stored form of steps, after earlier steps of the run."""
     rows = [
         {k: v for k, v in asdict(step).items() if k in _STORED_ALWAYS or v not in ("", 0)}
         for step in steps
@@ -101,14 +101,14 @@ def steps_text(previous: str | None, steps: Iterable[Step]) -> str:
 
 
 def read_steps(text: str | None) -> list[Step]:
-    """Read what `steps_text` has written.
+    """Read the text of `steps_text`.
 
     >>> step = Step(kind="tool", name="refund", at=1.0, seconds=0.5)
     >>> read_steps(steps_text(None, [step])) == [step]
     True
     """
     names = {field.name for field in fields(Step)}
-    # A newer worker may have stored fields that this one does not know.
+    # A newer worker may have stored unknown fields.
     return [
         Step(**{k: v for k, v in row.items() if k in names}) for row in json.loads(text or "[]")
     ]

@@ -23,7 +23,7 @@ from agent_factory.service.waits import write_waits
 def reindex(backend: Backend) -> Iterator[str]:
     """Write the rows of threads and waits again from the checkpoints; yield the ids of threads.
 
-    Threads on which a worker is busy, and those of agents that were not added, stay as they are.
+    Threads of busy workers, and of agents that were not added, do not change.
     """
     latest: dict[str, Mapping[str, object]] = {}
     for checkpoint in FencedSaver(backend.database).list(None):  # the newest first

@@ -1,4 +1,4 @@
-"""Usage: what the model calls of a run have read, written and cost, by the part that made them."""
+"""Usage: tokens and costs of the model calls of a run, by the part that made the calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agent_factory.service.jobs import AGENT_KEY
 from agent_factory.service.steps import Step, error_text, step_of_decision, steps_text
 
 COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "usd")
-"""What is counted of each part of an agent."""
+"""Counts of each part of an agent."""
 
 _labels_of = itemgetter("agent", "part", "model")
 
@@ -31,8 +31,8 @@ _labels_of = itemgetter("agent", "part", "model")
 class UsageHandler(BaseCallbackHandler):
     """Callback handler that counts the model calls of a run, and notes its steps with their times.
 
-    A call that reports no tokens counts as a call. Prices are those of genai-prices, where that is
-    installed; the price of a model that it does not know counts as 0.
+    A call that reports no tokens counts as a call. Prices come from genai-prices, if installed; an
+    unknown price counts as 0.
     """
 
     # Handlers of an async run otherwise run in a thread, where the part is not known.
@@ -87,7 +87,7 @@ class UsageHandler(BaseCallbackHandler):
         self._end("model", run_id, **{name: sum(line[name] for line in lines) for name in amounts})
 
     def on_llm_error(self, error: BaseException, *, run_id: object, **_: object) -> None:
-        """Note a call that failed, which is not counted."""
+        """Note a failed call, which is not counted."""
         self._end("model", run_id, error=error_text(error))
 
     def on_tool_start(
@@ -116,7 +116,7 @@ class UsageHandler(BaseCallbackHandler):
             self._end("tool", run_id, error=error_text(error))
 
     def add_decision(self, data: object) -> None:
-        """Note a decision from the custom stream, if it is one that a timeline shows."""
+        """Note a decision from the custom stream, if a timeline shows it."""
         if (step := step_of_decision(data)) is not None:
             with self._lock:
                 self._steps.append(step)
@@ -129,8 +129,8 @@ class UsageHandler(BaseCallbackHandler):
         return {"usage": lines, "steps": steps_text(run.steps, steps)}
 
     def _end(self, kind: Literal["model", "tool"], run_id: object, **values: Any) -> None:
-        """Note the step that has begun with a start."""
-        # A start that another handler has swallowed leaves an end without one.
+        """Note the step of a start."""
+        # Another handler may have swallowed the start.
         if (begun := self._begun.pop(run_id, None)) is None:
             return
         (agent, part), (name, at, call_id) = spender(records=True), begun
@@ -165,21 +165,21 @@ def spender(*, records: bool) -> tuple[str, str]:
     """The agent and its part that spend now.
 
     Args:
-        records: Whether a callback handler asks, which also counts the calls of layers.
+        records: Whether a callback handler calls, which also counts the calls of layers.
     """
     config = current_config()
     metadata = config.get("metadata", {})
     agent = metadata.get("lc_agent_name") or metadata.get(AGENT_KEY, "")
     node = metadata.get("langgraph_node", "")
     part = node.rpartition(".")[0] or node
-    # Layers run with this tag, and what they are around without it.
+    # Layers run with this tag, and the wrapped call without the tag.
     if records and part == node and TAG_NOSTREAM in (config.get("tags") or ()):
         part = calling_layer.get().rpartition(".")[0] or "middleware"
     return agent, part
 
 
 def current_config() -> RunnableConfig:
-    """The config of the run that is under way; empty outside of one."""
+    """The config of the present run; empty outside of a run."""
     try:
         return get_config()
     except RuntimeError:

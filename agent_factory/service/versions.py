@@ -1,4 +1,4 @@
-"""Versions that the promises of a service rest on, checked before it opens a database."""
+"""Versions of packages that a service needs, checked before it opens a database."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from agent_factory.service.errors import ServiceError
 STORES_SINCE = Version("3.1.1")
 """Release of LangGraph's stores from which on a prefix of a namespace matches whole labels.
 
-Stores before it compare texts: a search for the items of tenant "a" also returns those of "aa".
-pyproject.toml has the same bound, which an installation with `--no-deps` or with a package pinned
-afterwards does not keep.
+Older stores compare texts: a search for the items of tenant "a" also returns items of "aa".
+pyproject.toml has the same bound, which an installation with `--no-deps` does not keep.
 """
 
 SQLITE_SINCE = (3, 35, 0)
@@ -23,7 +22,7 @@ SQLITE_SINCE = (3, 35, 0)
 
 
 def check_versions(*, sqlite: bool) -> None:
-    """Refuse versions that would mix the items of tenants, or that lack what statements need.
+    """Refuse versions that would mix the items of tenants, or that lack RETURNING.
 
     Args:
         sqlite: Whether the database is SQLite, and not Postgres.

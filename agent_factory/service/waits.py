@@ -35,7 +35,7 @@ class Wait:
         allowed: The allowed decisions.
         priority: Higher is more urgent.
         created_at: The begin; all times are seconds since 1970, by the database's clock.
-        deadline: The time of a decision without a person; None without one.
+        deadline: The time of a decision without a person, if set.
         claimed_by: Who has a claim that has not expired.
         claimed_until: The end of the claim.
         decided_at: The time of the decision.
@@ -172,9 +172,9 @@ def unused_decisions(
 ) -> dict[str, Any]:
     """The decisions that no task of a job has taken, by the digests of their calls.
 
-    Each call is a task: of the tasks that a dead worker has begun, some have stored the outcome of
-    their decision, and others nothing. A task that has asked again has taken its decision, also
-    where the next question is the same: another reviewer may ask it.
+    Each call is a task. Of the tasks of a dead worker, some have stored the outcome of their
+    decision. A task that has raised another interrupt has taken its decision, also if the next
+    question is the same: another reviewer may ask it.
 
     Args:
         database: The database.

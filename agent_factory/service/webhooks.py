@@ -1,4 +1,4 @@
-"""Webhooks: requests that a server makes when a run ends or pauses."""
+"""Webhooks: requests of a server at the end or a pause of a run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from agent_factory.service.tables import webhooks as table
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A request that is to be made.
+    """A due request.
 
     Args:
-        id: Its id, the same in each attempt.
+        id: The id, the same in each attempt.
         run: The run, which has ended or waits.
-        url: Where the request goes.
+        url: The URL.
         attempt: The number of this attempt, from 1.
     """
 
@@ -31,10 +31,10 @@ class Webhook:
 
 
 class WebhookQueue(DeliveryQueue[Webhook]):
-    """Requests that are to be made when runs end or pause, in the database.
+    """Requests at the end or a pause of runs, in the database.
 
-    Each is made at least once, by a process that has called `start`: also by another one than that
-    which was asked, and after a restart. Once all attempts have failed, the log says so.
+    Each request is made at least once, by any process that has called `start`, also after a
+    restart. The log names a request whose attempts have all failed.
 
     Args:
         backend: The parts of the service.
@@ -43,21 +43,21 @@ class WebhookQueue(DeliveryQueue[Webhook]):
     name = "webhooks"
 
     def add(self, run_id: str, url: str) -> None:
-        """Make a request once a run has ended, or waits for a decision."""
+        """Add a request for the end of a run, or for its wait for a decision."""
         now = self._database.now
         row = {"id": str(uuid4()), "run_id": run_id, "url": url, "attempts": 0}
         pending = (table.c.run_id == run_id) & (table.c.url == url)
         with self._database.begin() as connection:
-            # A cron that two workers begin at once asks twice for the same.
+            # A cron that two workers begin at once adds the same request twice.
             if connection.execute(select(table.c.id).where(pending)).first() is None:
                 connection.execute(insert(table).values(**row, due=now, created_at=now))
 
     def claim_due(self) -> list[Webhook]:
-        """Requests whose run has ended or waits: no other process makes them for a minute."""
+        """Due requests of runs at their end or pause; no other process makes these for a minute."""
         now = self._database.now
-        # Not by the other statuses: a run that was deleted has none, and its row is removed.
+        # Not by other statuses: a deleted run has no status, and its row is removed.
         active = select(runs.c.run_id).where(runs.c.status.in_(("queued", "running")))
-        # A run whose message another one has read ends with that one.
+        # A run whose message another run has read ends with that run.
         of_reader = select(runs.c.reader).where(runs.c.run_id == table.c.run_id)
         ended = func.coalesce(of_reader.scalar_subquery(), table.c.run_id).not_in(active)
         due = (table.c.due <= now) & ended
@@ -66,9 +66,9 @@ class WebhookQueue(DeliveryQueue[Webhook]):
             candidates = rows.all()
         claimed = []
         for row in candidates:
-            # Another process may have claimed it since: then the number of attempts is another.
+            # Another process may have claimed the request: then the number of attempts differs.
             unchanged = (table.c.id == row.id) & (table.c.attempts == row.attempts)
-            # If this process dies while it sends, the webhook is due again after that time.
+            # After the death of this process, the request is due again.
             values = {"attempts": row.attempts + 1, "due": now + CLAIM_SECONDS}
             of_run = select(runs.c.thread_id).where(runs.c.run_id == row.run_id)
             with self._database.begin() as connection:
@@ -85,12 +85,12 @@ class WebhookQueue(DeliveryQueue[Webhook]):
         return f"Webhook {item.url} of run {item.run.id}"
 
     def repeat(self, item: Webhook, seconds: float) -> None:
-        """Make it again in some seconds."""
+        """Make a request again in some seconds."""
         this = update(table).where(table.c.id == item.id)
         with self._database.begin() as connection:
             connection.execute(this.values(due=self._database.now + seconds))
 
     def finish(self, item: Webhook) -> None:
-        """Make it no more."""
+        """Make a request no more."""
         with self._database.begin() as connection:
             connection.execute(delete(table).where(table.c.id == item.id))

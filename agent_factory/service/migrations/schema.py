@@ -21,7 +21,7 @@ from sqlalchemy.schema import CreateColumn
 from sqlalchemy.sql import ColumnElement
 
 Report = Callable[[int, int], None]
-"""Gets the progress of a step: how much is done, and of how much."""
+"""Gets the progress of a step: the done part, and the whole."""
 
 schema = Table(  # a row for each step, the newest is the version
     "service_schema",
@@ -38,7 +38,7 @@ class Version:
 
     Args:
         number: The version; 0 for tables of a development version, which has no number.
-        oldest: The version of the oldest code that works with them.
+        oldest: The version of the oldest code that works with the tables.
     """
 
     number: int
@@ -47,11 +47,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Step to a version from the one before.
+    """Step from a version to the next, in one transaction.
 
-    It runs in one transaction. Old workers may run meanwhile and afterwards if `oldest` is their
-    version or a lower one: then it adds tables, indexes, and columns that have a default or may be
-    null.
+    Old workers may run during the step and afterwards if `oldest` is their version or lower. Such a
+    step only adds tables, indexes, and columns that have a default or may be null.
 
     Args:
         version: The version after the step.
@@ -67,7 +66,7 @@ class Migration:
 
 
 def version_of(connection: Connection) -> Version | None:
-    """The version of the tables of a database; None if it has none of the service."""
+    """The version of the tables of a database; None without tables of the service."""
     inspector = inspect(connection)
     if inspector.has_table(schema.name):
         newest = select(schema.c.version, schema.c.oldest).order_by(schema.c.version.desc())
@@ -78,7 +77,7 @@ def version_of(connection: Connection) -> Version | None:
 
 
 def write_version(connection: Connection, migration: Migration, now: ColumnElement[float]) -> None:
-    """Note that the tables have the version of a migration."""
+    """Write the version of a migration."""
     schema.create(connection, checkfirst=True)
     row = {"version": migration.version, "oldest": migration.oldest, "at": now}
     connection.execute(schema.insert().values(row))

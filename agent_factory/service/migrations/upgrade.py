@@ -1,4 +1,4 @@
-"""Upgrade: from the version that a database has to that of this code."""
+"""Upgrade: from the version of a database to the version of this code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALIVE_SECONDS = 30.0
 leave their row."""
 
 _LOCK_TIMEOUT = "5s"
-"""How long a step waits for a table of Postgres that others use."""
+"""How long a step waits for a locked table of Postgres."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def create_tables(connection: Connection, url: str, now: ColumnElement[float]) -
         now: The time by the clock of the database.
 
     Raises:
-        DatabaseVersionError: This code does not work with its tables.
+        DatabaseVersionError: This code does not work with the tables.
     """
     newest, version = MIGRATIONS[-1], version_of(connection)
     if version is None:
@@ -82,16 +82,16 @@ def upgrade_of(connection: Connection) -> Upgrade:
 def take_step(
     connection: Connection, number: int, report: Report, now: ColumnElement[float]
 ) -> None:
-    """Take the step to a version, in a transaction; if another process has taken it, do nothing.
+    """Take the step to a version, unless another process has taken it.
 
     Raises:
-        ServiceError: Workers run whose code does not work with the new tables.
+        ServiceError: Running workers do not work with the new tables.
     """
     (step,) = [step for step in MIGRATIONS if step.version == number]
     if connection.dialect.name == "postgresql":
-        # A backup reads each table for long, and what waits behind a step is the whole service.
+        # A backup reads each table for long, and the whole service would wait behind the step.
         connection.execute(text(f"set local lock_timeout = '{_LOCK_TIMEOUT}'"))
-    # Again: another process may have taken it since the steps were listed.
+    # Again: another process may have taken the step meanwhile.
     version = version_of(connection)
     if version is None or version.number >= number:
         return
