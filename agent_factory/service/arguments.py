@@ -49,7 +49,7 @@ def nodes_of(graph: Graph, name: str, nodes: Collection[str] | None) -> list[str
 
 
 def keys_of(configurable: Collection[str]) -> frozenset[str]:
-    """The keys of `configurable` that clients may set."""
+    """The keys of `configurable` for clients."""
     # A string would be taken for the list of its letters.
     keys = frozenset([configurable] if isinstance(configurable, str) else configurable)
     if isinstance(configurable, str) or any(map(is_reserved, keys)):

@@ -327,7 +327,7 @@ class Assistants:
         return [Assistant(assistant_id(name), name, name, **facts) for name in self._backend.agents]
 
     def _check_config(self, agent: str, config: Any) -> None:
-        """Raise an error now that a run with this config would raise."""
+        """Raise the error of a run with this config now."""
         as_config(config, self._backend.agent(agent).configurable)
 
     def _own(self, assistant: str) -> Assistant:
@@ -356,7 +356,7 @@ class Assistants:
         return [match for match in matches if metadata.items() <= match.metadata.items()]
 
     def _current(self) -> Select[Any]:
-        """A query for the assistants of the tenant, with the version that runs take."""
+        """A query for the assistants of the tenant, with the version for runs."""
         names = ("tenant", "assistant_id", "version")
         on = and_(*(versions.c[name] == assistants.c[name] for name in names))
         columns = [column for column in versions.c if column.name != "created_at"]

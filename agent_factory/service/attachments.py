@@ -1,4 +1,4 @@
-"""Attachments: the kinds of files that an agent's model takes in a message."""
+"""Attachments: the kinds of files in a message that an agent's model takes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from agent_factory.service.arguments import check_choice
 from agent_factory.types import Graph
 
 Attachment = Literal["image", "pdf", "text"]
-"""A kind of file that a message can carry."""
+"""A kind of file in a message."""
 
 
 def attachments_of(
     agent: Graph, attachments: Collection[Attachment] | None
 ) -> frozenset[Attachment]:
-    """The kinds of files that messages to an agent can carry.
+    """The kinds of files in messages to an agent.
 
     Args:
         agent: The agent.
-        attachments: The kinds. None takes those that the profile of its model names, which are
-            none if the model has no profile.
+        attachments: The kinds. None takes the kinds in the profile of its model; none without a
+            profile.
 
     Raises:
         ArgumentError: `attachments` is not a list of kinds.

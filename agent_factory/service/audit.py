@@ -1,4 +1,4 @@
-"""Audit: actions of people, as a chain of hashes, so that a change of an entry is noticed.
+"""Audit: actions of people, as a chain of hashes that shows any change of an entry.
 
 Entries have numbers without gaps. The hash of an entry covers the entry and the hash of the entry
 before. The head, the number and the hash of the newest entry, stands for all entries.

@@ -41,16 +41,16 @@ T = TypeVar("T")
 _AGENT = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == bindparam("id"))
 
 CLIENT_SECONDS = 30.0
-"""How long a call of a client waits for a database that is not available."""
+"""Seconds for which a call of a client waits for an unavailable database."""
 
 Busy = Literal["queue", "reject", "interrupt", "rollback", "steer"]
-"""What happens to a message whose thread is busy."""
+"""Treatment of a message to a busy thread."""
 
 Waiting = Literal["queue", "interrupt", "reject"]
-"""What happens to a message whose thread waits for a decision."""
+"""Treatment of a message to a thread that waits for a decision."""
 
 Late = Literal["reject", "escalate"]
-"""What happens to a review that nobody decides in time."""
+"""Treatment of a review at its deadline."""
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works

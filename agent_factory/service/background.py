@@ -1,7 +1,7 @@
 """Background jobs: work that goes on in a worker after the end of the run that began it.
 
-A job has a row from its begin to its end. The transaction that sends the message of the job deletes
-the row, so each job sends one message: its result, or its loss with the worker.
+A job has a row from its begin to its end. The transaction with the message of the job deletes the
+row, so each job sends one message: its result, or its loss with the worker.
 
 Another worker begins a repeatable job again. The row has the number of the attempt. An earlier
 attempt may still work, if its worker was only slow, and its result is dropped.
@@ -207,7 +207,7 @@ class LostJob:
 
     @property
     def agent(self) -> RegisteredAgent:
-        """The agent that has the tool."""
+        """The agent with the tool."""
         return self.backend.agents[self.run.agent]
 
     def begin(self) -> None:
@@ -244,7 +244,7 @@ def take_lost_jobs(backend: Backend, worker: str, most: int) -> list[LostJob]:
 
     Args:
         backend: The parts of the service.
-        worker: The worker that takes the jobs.
+        worker: The worker.
         most: The most jobs to take.
     """
     of_job = background_jobs.c.run == runs.c.run_id
@@ -355,7 +355,7 @@ def _send(
         # The record of a run can be deleted, and its jobs with it.
         if run is None:
             return False
-        # A worker may report jobs of an agent that it does not have.
+        # A worker may report jobs of other agents.
         agent = backend.agents.get(run.agent)
         busy = STEER if agent is not None and can_be_steered(agent.graph) else "queue"
         job = _message_job(run, _message_run(id), message, busy)
@@ -374,7 +374,7 @@ def _message_run(id: str) -> str:
 
 
 def _message_job(run: Row[Any], id: str, message: HumanMessage, busy: str) -> MessageJob:
-    """The message of a job, with the settings of the run that began the job."""
+    """The message of a job, with the settings of its run."""
     names = ("context", "config", "stream", "subgraphs", "interrupt_before", "interrupt_after")
     first = message_of(run)
     return MessageJob(

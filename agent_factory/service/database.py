@@ -292,7 +292,7 @@ class Database:
 
 
 class SharedTransactions:
-    """Transactions of SQLite: threads that write at the same time share a transaction.
+    """Transactions of SQLite: threads share a transaction when they write at the same time.
 
     SQLite lets one connection write, and waits for the disk at each commit. Threads take turns,
     each within a savepoint, and the last thread commits for all. A block ends with the commit. An
@@ -306,7 +306,7 @@ class SharedTransactions:
         self._engine = engine
         self._turn, self._count = Lock(), Lock()
         self.waiting = 0
-        """Number of threads that wait for their turn."""
+        """Number of threads that wait for a turn."""
         self._open: _SharedTransaction | None = None
 
     @contextmanager
@@ -321,7 +321,7 @@ class SharedTransactions:
                 with transaction.savepoint() as connection:
                     yield connection
             finally:
-                # The last block commits: threads that wait for their turn join this transaction.
+                # The last block commits: waiting threads join this transaction.
                 if not self.waiting or transaction.is_full or transaction.is_lost:
                     self._commit()
         finally:
@@ -350,7 +350,7 @@ class SharedTransactions:
 
 
 class _SharedTransaction:
-    """One transaction, and the threads that wait for its end."""
+    """One transaction, and the threads of its blocks."""
 
     def __init__(self, engine: Engine) -> None:
         self.end = Event()
@@ -401,9 +401,9 @@ class _SharedTransaction:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise DatabaseUnavailable for errors of a driver that pass.
+    """Raise DatabaseUnavailable for passing errors of a driver.
 
-    Raise ArgumentError for values that a database cannot store: NUL in a text, huge numbers, or too
+    Raise ArgumentError for values without a form in a database: NUL in a text, huge numbers, or too
     many values.
     """
     try:
@@ -430,7 +430,7 @@ def explained() -> Iterator[None]:
 
 
 class _Attempts(Retrying):
-    """Attempts that several threads take in turn, as in an async run."""
+    """Attempts of several threads in turn, as in an async run."""
 
     @property
     def statistics(self) -> dict[str, Any]:

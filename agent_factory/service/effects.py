@@ -17,7 +17,7 @@ from agent_factory.service.tables import effects
 class SharedEffects:
     """Store of effects for one run, for an OnceMiddleware without a `store`.
 
-    The lease of the run is checked in the transaction that records the start of a tool.
+    The transaction of the start of a tool checks the lease of the run.
 
     Args:
         database: The database.
@@ -47,7 +47,7 @@ class SharedEffects:
                     return read_row(Effect, row)
 
     def finish(self, effect: Effect, result: bytes) -> None:
-        """Store the result, if the record is still that of the same attempt.
+        """Store the result, unless another attempt has the record.
 
         A run that has lost its thread may as well: its effect is no longer unknown.
         """
@@ -58,7 +58,7 @@ class SharedEffects:
             connection.execute(statement.values(result_data=result))
 
     def release(self, effect: Effect) -> None:
-        """Delete the record, if it is still that of the same attempt and has no result."""
+        """Delete the record, unless another attempt has the record or it has a result."""
         statement = delete(effects).where(
             effects.c.key == effect.key,
             effects.c.attempt == effect.attempt,

@@ -330,7 +330,7 @@ class Inbox:
     def judge(
         self, wait_id: str, decision: object, *, by: str, roles: Collection[str] = ()
     ) -> Judgement | ReviewError:
-        """The judgement about a decision, or the error that would refuse it. Nothing changes.
+        """The judgement about a decision, or the error of a refusal. Nothing changes.
 
         Args:
             wait_id: The wait.
@@ -405,7 +405,7 @@ class Inbox:
                 stream=None if stream is None else sorted(stream),
             )
             self._queue.queue(connection, job)
-        # At the end: other transactions that write to the audit wait for this transaction.
+        # At the end: other writers of the audit wait for this transaction.
         detail = {
             "decision": decision,
             "call": {"id": row.call_id, "name": row.tool, "args": json.loads(row.args)},
@@ -420,7 +420,7 @@ class Inbox:
         A wait whose thread is locked comes later, as in `ThreadQueue.take_over`.
 
         Args:
-            late: Seconds that an escalated wait gets, by agent.
+            late: Seconds for an escalated wait, by agent.
             most: The most waits to decide: each is a transaction.
         """
         query = select(waits.c.wait_id, waits.c.thread_id).where(

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 RUN_KEY = "agent_factory_run"
-"""Key in the metadata of checkpoints: the run that stored it."""
+"""Key in the metadata of checkpoints: the run."""
 
 JOB_KEY = "agent_factory_job"
-"""Key in the metadata of checkpoints: the job that stored it."""
+"""Key in the metadata of checkpoints: the job."""
 
 AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
 """Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
@@ -58,7 +58,7 @@ class ThreadJob:
 
     @property
     def goes_on(self) -> bool:
-        """True for a run that begins without a message."""
+        """True for a run without a message."""
         return False
 
     def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
@@ -125,7 +125,7 @@ class MessageJob(ThreadJob):
 
     @property
     def goes_on(self) -> bool:
-        """True for a run that begins without a message."""
+        """True for a run without a message."""
         return load_input(self.input) is None
 
     def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
@@ -155,7 +155,7 @@ _LEFT_OUT = ("begins_at", "before", "rollback", "busy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionJob(ThreadJob):
-    """Decisions about all calls that a thread waits for.
+    """Decisions about all waits of a thread.
 
     Args:
         decisions: The decisions by the digests of their calls; by "" at a pause without calls.
@@ -174,10 +174,10 @@ class DecisionJob(ThreadJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoJob(ThreadJob):
-    """Undo the effects of a run that was ended.
+    """Undo the effects of an ended run.
 
     Args:
-        of: The id of that run.
+        of: The id of the ended run.
     """
 
     kind: ClassVar[str] = "undo"

@@ -1,4 +1,4 @@
-"""Leases: only the process that holds the lease of a thread can write to it.
+"""Leases: only the process with the lease of a thread can write to the thread.
 
 A lease is a number, the epoch of the thread. Taking the lease raises the epoch, so that an older
 holder notices: a process that was stopped, given up and came back. Each write checks the epoch in

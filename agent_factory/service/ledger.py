@@ -1,4 +1,4 @@
-"""SharedLedger: a budget that agents in many processes spend from."""
+"""SharedLedger: a budget for agents in many processes."""
 
 from __future__ import annotations
 
@@ -400,7 +400,7 @@ class SharedLedger(Ledger):
             return monotonic() - clock.since if clock else 0.0
 
     def _run_scope(self) -> str:
-        """The scope, for the run that is under way."""
+        """The scope, for the present run."""
         if not self._fields:
             return self.scope
         metadata = current_config().get("metadata", {})
@@ -514,7 +514,7 @@ def _outage() -> AbstractContextManager[None]:
 
 
 def _fields_of(scope: str) -> set[str]:
-    """The fields of a scope that is a template."""
+    """The fields of a template."""
     hint = f"Write text, which may contain {' and '.join(f'{{{name}}}' for name in _FIELDS)}."
     try:
         parts = [*Formatter().parse(scope)]

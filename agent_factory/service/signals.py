@@ -206,7 +206,7 @@ class Signals:
     def close(self) -> None:
         """End the thread that listens."""
         self._stop.set()
-        # Not for ever: it may wait for a database that does not answer.
+        # With a timeout: the thread may wait for a database.
         if self._listener is not None:
             self._listener.join(timeout=5)
 

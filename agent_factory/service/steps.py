@@ -13,7 +13,7 @@ MOST_STEPS = 1000
 """The most steps of a run: earlier steps are dropped."""
 
 LONGEST_ERROR = 1000
-"""Characters of an error that are kept with a step."""
+"""Characters of an error in a step."""
 
 _STORED_ALWAYS = frozenset({"at", "seconds"})
 _SLOW_SECONDS = 0.05  # a slower hook is shown, even if it changed nothing
@@ -71,7 +71,7 @@ def step_of_decision(data: object) -> Step | None:
     if not isinstance(decision, Mapping) or not decision.keys() >= _DECISION_KEYS:
         return None
     owner, hook, outcome = decision["middleware"], decision["hook"], decision["outcome"]
-    # The time of a layer is that of the call inside it.
+    # The time of a layer is the time of the call inside.
     is_slow = decision["seconds"] >= _SLOW_SECONDS and hook.startswith(("before_", "after_"))
     what, reason = f"{outcome} {decision['detail']}".strip(), decision["reason"]
     # A layer lets through an error of the call inside.

@@ -1,4 +1,4 @@
-"""ThreadQueue: the next job of a thread, and the threads that a worker takes.
+"""ThreadQueue: the next job of a thread, and the next threads of a worker.
 
 The row of a thread is the lease that fences its writes, so the row changes when a run begins and
 ends. The row also names the next job: a separate queue would need two more transactions for each
@@ -34,10 +34,10 @@ from agent_factory.service.tables import clock, limits, runs, threads, waits, wo
 from agent_factory.state import storable_text
 
 BUSY = frozenset({"queued", "running", "waiting"})
-"""States of a thread that takes no other message now."""
+"""States of a thread that takes no message now."""
 
 HIGHEST_PRIORITY = 1000
-"""The highest priority of a run, and the priority of a job that undoes a run."""
+"""The highest priority of a run, and the priority of a job to undo a run."""
 
 _MINUTE = 60.0
 
@@ -58,7 +58,7 @@ _END_RUN = update(runs).where(runs.c.run_id == bindparam("id"))
 _FOLLOWING = (
     select(runs.c.run_id, runs.c.payload)
     .where(runs.c.thread_id == bindparam("id"), runs.c.job.is_(None), runs.c.status == "queued")
-    # A job that undoes a run comes before the messages behind the run.
+    # A job to undo a run comes before the messages behind the run.
     .order_by(runs.c.priority != HIGHEST_PRIORITY, runs.c.seq)
     .limit(1)
 )
@@ -83,7 +83,7 @@ _DUE = (
     )
     .order_by(threads.c.priority.desc(), threads.c.due)
     .limit(bindparam("most"))
-    # Threads that another worker takes now are left out.
+    # Without threads that another worker takes now.
     .with_for_update(skip_locked=True, of=threads)
 )
 _TAKEN: dict[str, Any] = {
@@ -101,7 +101,7 @@ _TAKE = (
 _BEGIN = (
     update(runs)
     .where(runs.c.run_id.in_(bindparam("ids", expanding=True)))
-    # A run that goes on after a decision has begun before: limits count it once.
+    # Limits count a run once: after a decision, it has begun before.
     .values(status="running", started_at=func.coalesce(runs.c.started_at, clock()))
     .returning(runs)
 )
@@ -140,7 +140,7 @@ def lock_thread(
     Args:
         connection: The transaction.
         thread_id: The thread.
-        skip_locked: Whether a row that another transaction has locked counts as missing.
+        skip_locked: Whether a row with a lock of another transaction counts as missing.
     """
     return connection.execute(_UNLOCKED if skip_locked else _LOCKED, {"id": thread_id}).first()
 
@@ -177,7 +177,7 @@ def _turn_of(job: ThreadJob) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """A job that a worker has taken.
+    """A job of a worker.
 
     Args:
         lease: The lease of its thread.

@@ -55,10 +55,10 @@ from agent_factory.service.waits import write_waits
 _LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
 
 ARCHIVED = {"archived": True}
-"""The metadata of a thread that is archived."""
+"""The metadata of an archived thread."""
 
 LONGEST_TITLE = 200
-"""Characters of a title that a thread is given."""
+"""The most characters of a given title."""
 
 ThreadSort = Literal["updated_at", "created_at", "status", "thread_id"]
 """What threads are sorted by."""

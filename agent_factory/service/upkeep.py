@@ -1,4 +1,4 @@
-"""Upkeep: writes the tables again from the checkpoints, and deletes threads that are old."""
+"""Upkeep: writes the tables again from the checkpoints, and deletes old threads."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
 
 
 def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[str]:
-    """Delete threads that wait for nothing and have not changed for so long; yield their ids."""
+    """Delete threads without waits that have not changed for so long; yield their ids."""
     database = backend.database
     old = select(threads.c.thread_id).where(
         threads.c.status.in_(("idle", "failed")),
@@ -109,7 +109,7 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
 
 
 def stranded_threads(backend: Backend, agent: str) -> Iterator[StrandedThread]:
-    """Threads of an agent that wait at a node which the agent does not have any more."""
+    """Threads of an agent that wait at a node which the agent no longer has."""
     registration = backend.agent(agent)
     query = select(threads.c.thread_id).where(
         threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
