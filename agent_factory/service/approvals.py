@@ -42,7 +42,7 @@ class Approvals:
         """End an approval.
 
         Raises:
-            NotFound: There is no such approval, or another tenant has it.
+            NotFound: The tenant has no such approval.
         """
         query = self._select(active=False).where(approvals.c.id == approval_id)
         with self._database.begin() as connection:

@@ -62,7 +62,7 @@ def keys_of(configurable: Collection[str]) -> frozenset[str]:
 
 
 def check_name(by: object) -> None:
-    """Raise ArgumentError unless it is the name of a person, for the audit."""
+    """Raise ArgumentError unless a value is the name of a person, for the audit."""
     # A name of blanks would name nobody in the audit.
     if not isinstance(by, str) or not by.strip():
         reason = f"must be the name of the one who does this, got {describe(by)}."

@@ -179,7 +179,7 @@ class Assistants:
             assistant: The id, or the name of an agent.
 
         Raises:
-            NotFound: There is no such assistant, or another tenant has it.
+            NotFound: The tenant has no such assistant.
         """
         for own in self._agents():
             if assistant in (own.id, own.agent):

@@ -14,7 +14,7 @@ def zone_of(name: str | None) -> tzinfo:
     """The time zone of a name; UTC for None.
 
     Raises:
-        ArgumentError: It is not known.
+        ArgumentError: The name is unknown.
 
     >>> zone_of(None) is UTC, str(zone_of("Europe/Berlin"))
     (True, 'Europe/Berlin')
@@ -32,7 +32,7 @@ def next_time(cron: str, zone: tzinfo, now: float) -> float:
     """The first time of a cron expression after now, in seconds since 1970.
 
     Raises:
-        ArgumentError: It is not a cron expression.
+        ArgumentError: The text is not a cron expression.
 
     >>> next_time("0 3 * * *", UTC, 0.0) / 3600
     3.0

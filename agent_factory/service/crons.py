@@ -76,7 +76,7 @@ class Crons:
         """One cron.
 
         Raises:
-            NotFound: There is no such cron, or another tenant has it.
+            NotFound: The tenant has no such cron.
         """
         with self._database.read() as connection:
             return self._get(connection, cron)

@@ -170,7 +170,7 @@ class Inbox:
         """One wait, also a decided one.
 
         Raises:
-            NotFound: There is no such wait, or another tenant has it.
+            NotFound: The tenant has no such wait.
         """
         with self._database.read() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()

@@ -49,5 +49,5 @@ class Outputs:
                 self._outputs[run] = output
 
     def of(self, run: str) -> Output | None:
-        """The output of a run that has ended here; None if it has to be read from its thread."""
+        """The output of a run that has ended here; None if only the thread has the output."""
         return self._outputs.get(run)

@@ -30,12 +30,12 @@ def decisions_of(pending: Pending, value: object) -> dict[str, Any]:
     """Decisions by the digests of the calls, as they came in: the inbox judges them.
 
     Args:
-        pending: What the thread waits for.
-        value: The answer to its interrupt; if there are several, a mapping of their ids to answers.
+        pending: The waits of the thread.
+        value: The answer to the interrupt; for several interrupts, a mapping of ids to answers.
 
     Raises:
-        ArgumentError: The value does not say which interrupt it answers.
-        InvalidAnswer: It does not have the form of an answer.
+        ArgumentError: The value does not name the interrupt.
+        InvalidAnswer: The value does not have the form of an answer.
     """
     if not pending.asks:  # a static interrupt
         return {call.digest: {"type": "approve"} for call in pending.calls} or {

@@ -32,21 +32,21 @@ class Cron:
         id: The id, and the name of the schedule.
         tenant: The tenant.
         agent: The name of the agent.
-        assistant: The assistant whose settings its runs have; the id of the agent itself, too. ""
-            for a schedule of the product.
-        thread_id: The thread of its runs; None if each run gets a new one.
+        assistant: The assistant with the settings of the runs, also the id of an agent. "" for a
+            schedule of the product.
+        thread_id: The thread of the runs; None if each run gets a new thread.
         schedule: A cron expression.
         timezone: The time zone of the expression; None is UTC.
-        ends_at: When it ends, in seconds since 1970.
-        enabled: Whether it runs.
+        ends_at: The end, in seconds since 1970.
+        enabled: Whether runs begin.
         keeps_threads: Whether the thread of a run stays when the next run begins.
-        by: Who created it.
+        by: Who created the cron.
         options: Arguments of `Service.submit`, as JSON: `message`, `config`, `context` and others.
-        request: The request of the client, as it is shown again.
-        metadata: Notes about it; its runs have them, too.
-        created_at: When it was created.
-        updated_at: When it changed.
-        next_at: When it runs next, in seconds since 1970; None if it has ended or is disabled.
+        request: The request of the client, for answers.
+        metadata: Notes; the runs have them, too.
+        created_at: The time of creation.
+        updated_at: The time of the last change.
+        next_at: The next time, in seconds since 1970; None at the end, or if disabled.
     """
 
     id: str
@@ -110,7 +110,7 @@ class Schedules:
         self._database = database
 
     def write(self, connection: Connection, cron: Cron) -> Cron:
-        """Write a row, in place of one with its id, and when it runs next.
+        """Write a row, in place of a row with its id, and its next time.
 
         Raises:
             ArgumentError: The cron expression or the time zone cannot be read, or a value is not
@@ -178,7 +178,7 @@ class Schedules:
 def next_run(cron: Cron, now: float) -> float | None:
     """The next time of a cron after now, in seconds since 1970.
 
-    None if the cron has ended or is disabled; at the end itself it does not run.
+    None if the cron has ended, also at the end itself, or is disabled.
 
     Raises:
         ArgumentError: The cron expression or the time zone cannot be read.

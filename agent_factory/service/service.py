@@ -374,7 +374,7 @@ class Service(Operations):
         """A run by its id, from any process.
 
         Raises:
-            NotFound: There is no such run, or another tenant has it.
+            NotFound: The tenant has no such run.
         """
         query = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
         with self._backend.database.read() as connection:
@@ -435,7 +435,7 @@ class Service(Operations):
             The run that continues, or was ended.
 
         Raises:
-            NotFound: There is no such wait, or another tenant has it.
+            NotFound: The tenant has no such wait.
             AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
             ClaimedByOther: Somebody else has claimed the wait.
             DecisionForbidden: `may_decide` does not allow the decision, or the call of an edit.
@@ -478,8 +478,8 @@ class Service(Operations):
             via: The interface through which the answer came, for the audit.
 
         Raises:
-            NotFound: There is no such thread, another tenant has it, or it waits for nothing.
-            ArgumentError: The value does not name the interrupt that it answers.
+            NotFound: The tenant has no such thread, or it waits for nothing.
+            ArgumentError: The value does not name the interrupt.
             InvalidAnswer: The value does not have the form of an answer.
             AlreadyDecided: As in `decide`.
             ClaimedByOther: As in `decide`.
@@ -523,7 +523,7 @@ class Service(Operations):
             tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such approval, or another tenant has it.
+            NotFound: The tenant has no such approval.
         """
         approvals = Approvals(self._backend.database, self._backend.queue, tenant)
         return self._backend.call(partial(approvals.revoke, approval, by))

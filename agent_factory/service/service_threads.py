@@ -110,7 +110,7 @@ class ServiceThreads:
         """One thread.
 
         Raises:
-            NotFound: There is no such thread, or another tenant has it.
+            NotFound: The tenant has no such thread.
         """
         query = select(threads).where(threads.c.thread_id == thread)
         with self._backend.database.read() as connection:
@@ -200,7 +200,7 @@ class ServiceThreads:
             agent: The agent of a thread without an agent.
 
         Raises:
-            NotFound: There is no such thread, another tenant has it, or there is no such agent.
+            NotFound: The tenant has no such thread, or there is no such agent.
             ArgumentError: The thread has another agent, or the title is empty or too long.
 
         >>> from tempfile import mkdtemp
@@ -251,7 +251,7 @@ class ServiceThreads:
             tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such thread, or another tenant has it.
+            NotFound: The tenant has no such thread.
         """
         delete_thread(self._backend, thread, tenant, by)
 
@@ -264,7 +264,7 @@ class ServiceThreads:
             tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such thread, or another tenant has it.
+            NotFound: The tenant has no such thread.
             ThreadBusy: A run works on the thread, or is queued for it.
         """
         return copy_thread(self._backend, thread, str(uuid4()), tenant, by)
@@ -290,7 +290,7 @@ class ServiceThreads:
             offset: Runs to skip before the first.
 
         Raises:
-            NotFound: There is no such thread, or another tenant has it.
+            NotFound: The tenant has no such thread.
         """
         if thread is not None:
             self.get(thread, tenant=tenant)
@@ -385,7 +385,7 @@ class ServiceThreads:
             tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such thread, or another tenant has it.
+            NotFound: The tenant has no such thread.
         """
         query = select(runs).where(
             runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
@@ -430,7 +430,7 @@ class ServiceThreads:
         """Usage of the model calls of all runs of a thread, as `RunInfo.usage`.
 
         Raises:
-            NotFound: There is no such thread, or another tenant has it.
+            NotFound: The tenant has no such thread.
         """
         self.get(thread, tenant=tenant)
         of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
@@ -484,7 +484,7 @@ class ServiceThreads:
             tenant: The tenant of the caller.
 
         Raises:
-            NotFound: There is no such thread, another tenant has it, or its agent was not added or
+            NotFound: The tenant has no such thread, or its agent was not added or
                 has no such node.
         """
         place: RunnableConfig = {"configurable": {"thread_id": thread}}
@@ -545,7 +545,7 @@ class ServiceThreads:
             limit: The most to return.
 
         Raises:
-            NotFound: There is no such thread, or another tenant has it.
+            NotFound: The tenant has no such thread.
         """
         self.get(thread, tenant=tenant)
         names = CHECKPOINTS.c

@@ -187,7 +187,7 @@ def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Ro
     """The row of a thread, locked until the transaction ends.
 
     Raises:
-        NotFound: There is no such thread, or another tenant has it.
+        NotFound: The tenant has no such thread.
     """
     return of_tenant(lock_thread(connection, thread), thread, tenant)
 
