@@ -30,7 +30,15 @@ from agent_factory.service.backend import Backend, RegisteredAgent, config_of
 from agent_factory.service.background import SharedJobs
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.events import EventLog
-from agent_factory.service.jobs import JOB_KEY, RUN_KEY, ThreadJob, UndoJob, load_input, message_of
+from agent_factory.service.jobs import (
+    JOB_KEY,
+    RUN_KEY,
+    MessageJob,
+    ThreadJob,
+    UndoJob,
+    load_input,
+    message_of,
+)
 from agent_factory.service.leases import Fence
 from agent_factory.service.outputs import Output
 from agent_factory.service.saver import FencedSaver
@@ -67,8 +75,8 @@ class RunAttempt:
         worker: str,
     ) -> None:
         self._backend, self._agent, self._claim, self._work = backend, agent, claim, work
-        self._usage, self._worker, self._message = usage, worker, message_of(claim.run)
-        database, lease, message = backend.database, claim.lease, self._message
+        self._usage, self._worker, database, lease = usage, worker, backend.database, claim.lease
+        message = work if isinstance(work, MessageJob) else message_of(claim.run)
         self._mailbox = SharedMailbox(database, backend.signals, lease, message)
         is_agent = agent.plan is not None
         self.saver = FencedSaver(

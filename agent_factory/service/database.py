@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from threading import Event, Lock, local
 from typing import Any, TypeVar
 
@@ -432,11 +432,10 @@ def explained() -> Iterator[None]:
 class _Attempts(Retrying):
     """Attempts of several threads in turn, as in an async run."""
 
-    @property
+    @cached_property
     def statistics(self) -> dict[str, Any]:
         """Counts of these attempts. tenacity 9 keeps counts by thread, and fails in another."""
-        counts: dict[str, Any] = vars(self).setdefault("counts", {})
-        return counts
+        return {}
 
 
 def attempts(seconds: float, sleep: Callable[[float], None] = time.sleep) -> Retrying:

@@ -49,7 +49,7 @@ def in_thread(method: Callable[..., Any]) -> Any:
         work = partial(method, saver, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(saver.database.threads, work)
 
-    call.__doc__ = f"Async variant of `{method.__name__}`."
+    call.__name__, call.__doc__ = f"a{method.__name__}", f"Async variant of `{method.__name__}`."
     return call
 
 
