@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import lru_cache
 from threading import Lock
 from time import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from langgraph.config import get_stream_writer
@@ -170,7 +170,15 @@ class Jump(dict[str, Any]):
 REASON: Final = "reason"
 """Key of a hook's update that holds a reason for the log; it is not written to the state."""
 
-_reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
+
+class Author(NamedTuple):
+    """Hook or layer that runs: its place in the run, and a list for its reasons."""
+
+    place: Any = None
+    reasons: list[str] | None = None
+
+
+author: ContextVar[Author] = ContextVar("author", default=Author())  # noqa: B039  a frozen value
 
 
 def set_reason(reason: str) -> None:
@@ -191,7 +199,7 @@ def set_reason(reason: str) -> None:
     >>> _ = agent.invoke({"messages": [("user", "Hello")]})
     brief.around_model changed request: system_message [it is late]
     """
-    if (reasons := _reasons.get()) is not None:
+    if (reasons := author.get().reasons) is not None:
         reasons.append(str(reason))
 
 

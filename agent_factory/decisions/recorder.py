@@ -30,7 +30,7 @@ from agent_factory.decisions.classification import (
     fields_of,
     messages_written,
 )
-from agent_factory.decisions.log import Decision, DecisionLog, Outcome, _reasons, place_in_run
+from agent_factory.decisions.log import Author, Decision, DecisionLog, Outcome, author, place_in_run
 from agent_factory.decisions.prefix import Culprit, PrefixTracker, SentRequest, Trail
 from agent_factory.hooks.flows import is_awaitable, then
 from agent_factory.hooks.introspection import Bound
@@ -57,25 +57,11 @@ class _Place(NamedTuple):
     config: RunnableConfig | None = None
 
 
-_place: ContextVar[_Place | None] = ContextVar("place", default=None)
-
-
 def _here(runtime: Runtime[Any] | None = None) -> _Place:
     config = current_config.get()
     if config is None:  # the context is lost, as in a thread of a layer
-        return _place.get() or _Place(runtime)
+        return author.get().place or _Place(runtime)
     return _Place(get_runtime(), super_step(config), config)
-
-
-_Context = tuple[_Place | None, list[str] | None]
-
-
-def _enter(place: _Place | None, reasons: list[str] | None) -> _Context:
-    """Set the place and the list of reasons of a call; return the values to restore."""
-    before = _place.get(), _reasons.get()
-    _place.set(place)
-    _reasons.set(reasons)
-    return before
 
 
 OnEnd = Callable[[Any, BaseException | None], None]
@@ -93,12 +79,10 @@ def _observe(
 
     In the call, `_here` knows the place without a context, and reasons are added to a list.
     """
-    before = _enter(place, reasons)
+    here = Author(place, reasons)
     try:
-        try:
+        with setting(author, here):
             result = call(*arguments)
-        finally:
-            _enter(*before)  # not by a token: see `setting`
     # Also a cancellation, which ends a call as an error does.
     except BaseException as error:
         on_end(None, error)
@@ -108,11 +92,8 @@ def _observe(
         return result
 
     async def awaited() -> object:
-        before = _enter(place, reasons)
-        try:
+        with setting(author, here):
             return await result
-        finally:
-            _enter(*before)
 
     def finish(value: object) -> object:
         on_end(value, None)
@@ -157,7 +138,7 @@ class RunLayerRecord:
         """Call a method of the flow, which may give a reason."""
         if self._record is None:
             return call(value)
-        with setting(_reasons, self._reasons):
+        with setting(author, Author(author.get().place, self._reasons)):
             return call(value)
 
     def ended(self, flow: object, update: Mapping[str, object] | None = None) -> None:
