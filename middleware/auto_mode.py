@@ -1,7 +1,7 @@
 """Let a model judge tool calls before they run, and block those that are too risky.
 
-The middleware is a tool layer: it judges a call as it will run, after reviews and layers outside
-have changed it. It adds no step to the graph, and parallel calls are judged in parallel."""
+The middleware is a tool layer: the judge reads a call after changes by reviews and layers outside.
+The graph has no additional step, and parallel calls are judged in parallel."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ class AutoModeMiddleware(PayloadFree[AgentState]):
     """Has a model judge tool calls before they run, and blocks those that are too risky.
 
     Before a listed tool runs, the classifier is asked for the probability that the call is risky,
-    or is not covered by what the user asked for. Below the threshold the tool runs. At or above it
-    the tool does not run, and the agent's model reads an error with the reason. Nobody is asked:
-    for reviews by people, use `HumanInTheLoopMiddleware`.
+    or beyond the request of the user. Below the threshold the tool runs. From the threshold on, the
+    tool does not run, and the agent's model reads an error with the reason. No person is asked: for
+    reviews by people, use `HumanInTheLoopMiddleware`.
 
-    The judge is a `RiskJudge`, which says what it reads. It fails closed: if it raises, or its
-    answer has no probability from 0 to 1, the call is blocked, and the error says why. A judge can
-    be wrong and can be deceived. What must never happen has to be impossible for the tool itself.
+    The judge is a `RiskJudge`; see there for the texts the judge reads. The middleware fails
+    closed: if the judge raises, or answers without a probability from 0 to 1, the call is blocked,
+    and the error has the reason. A judge can be wrong and can be deceived. The tool itself must
+    rule out what must never happen.
 
-    Put it after (inside) reviews and layers that change calls, so that it judges what will run;
-    and before (outside) retries and the emulator, so that a call is judged once and an emulated
-    call too.
+    Put the middleware after (inside) reviews and layers with changes of calls, so the judge reads
+    the call to run; and before (outside) retries and the emulator, so a call is judged once and an
+    emulated call too.
 
     Args:
-        tools: The tools whose calls are judged, as names or BaseTool instances. Others run without
-            a judgement. None: all tools.
+        tools: The tools with judged calls, as names or BaseTool instances. Calls of further tools
+            run without a judgement. None: all tools.
         instructions: As in `RiskJudge`.
         criteria: As in `RiskJudge`.
         classifier: The judge: a chat model, "provider:name" or a decision model.
-        threshold: The least probability at which a call is blocked, from 0 to 1.
-        blocked_message: The error that the agent's model reads. `{tool}` and `{reason}` in it are
-            replaced.
+        threshold: The least probability of a blocked call, from 0 to 1.
+        blocked_message: The error for the agent's model. `{tool}` and `{reason}` are filled in.
         name: The name of this instance, if a stack has several.
 
     Raises:
-        ValueError: `tools` is empty, `threshold` is not from 0 to 1, or the criteria have other
+        ValueError: `tools` is empty, `threshold` is not from 0 to 1, or the criteria have unknown
             keys.
         TypeError: An argument has an unusable type.
 
@@ -112,7 +112,7 @@ class AutoModeMiddleware(PayloadFree[AgentState]):
 
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
-        """Its judgements, as the plan shows them."""
+        """The judgements in the form of the plan."""
         # Sorted: the order of strings in a set differs from process to process.
         tools = ("*",) if self.tool_names is None else sorted(self.tool_names)
         return [ToolGuard(name, "judge") for name in tools]
@@ -123,7 +123,7 @@ class AutoModeMiddleware(PayloadFree[AgentState]):
         if self.tool_names is None or call["name"] in self.tool_names:
             objection = yield from self._judge.objection_to(request)
             if objection is not None:
-                # Not by `format`: all other braces of the text are the user's.
+                # Not by `format`: all further braces of the text are the user's.
                 text = self.blocked_message.replace("{tool}", call["name"])
                 text = text.replace("{reason}", objection)
                 return error_result(call, text, additional_kwargs={"lc_source": _SOURCE})

@@ -1,7 +1,7 @@
-"""Guard the way out of a thread that has seen text of others and private data.
+"""Guard the way out of a thread with untrusted text and private data.
 
 Labels are in the state and not in messages: no summary, no offloaded result and no removed message
-takes them out of the thread, and a fork of a checkpoint has those that its thread had there.
+takes a label out of the thread, and a fork of a checkpoint has the labels of this checkpoint.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ __all__ = ["FlowGuardMiddleware", "FlowGuardState"]
 _REASON = "The call has an effect outside, and text that others wrote may have caused it."
 
 _DECISIONS: Final[tuple[DecisionType, ...]] = ("approve", "reject", "respond")
-"""No edit: a call that others caused is not theirs to correct, and reviews further out know that
-what they have approved is what runs."""
+"""No edit: a call caused by untrusted text should not be corrected, and reviews further out rely on
+the approved call."""
 
 
 def first_seen(
     old: Mapping[str, LabelSource], new: Mapping[str, LabelSource]
 ) -> dict[str, LabelSource]:
-    """Add labels; none is removed, and the first result that brought one is kept."""
+    """Add labels; no label is removed, and each keeps its first result."""
     return {**new, **old}
 
 
 class FlowGuardState(AgentState):
-    """The state of an agent whose flows are guarded.
+    """The state of an agent with guarded flows.
 
     Attributes:
-        seen_labels: The labels that the thread has seen, and for each the tool and the call whose
-            result brought it. A middleware that brings text itself may write to it.
+        seen_labels: The labels in the thread, each with the tool and the call of the first result.
+            A middleware with texts from outside may add labels.
     """
 
     seen_labels: NotRequired[Annotated[dict[str, LabelSource], first_seen, PrivateStateAttr]]
@@ -73,35 +73,35 @@ class _OutsideRule(Rule):
 
 
 class FlowGuardMiddleware(HumanInTheLoopMiddleware):
-    """Decides about calls with an effect outside by what their thread has seen.
+    """Decides about calls with an effect outside by the labels in their thread.
 
-    Text that others wrote (a web page, a mail) may hold instructions, and a model may follow them.
-    In a thread that has private data, too, a call that sends something out may then send that data
-    to those who wrote the text. Tools say what they bring and take by `tool_labels`. As soon as the
-    thread has seen the result of an "untrusted" tool and that of a "private" one, each call of an
-    "outside" tool is asked about. Until then, and for all other tools, calls run.
+    Untrusted text (a web page, a mail) may hold instructions, and a model may follow them. In a
+    thread with private data, a call with an effect outside may then send the data to the author of
+    the text. `tool_labels` names the labels of tools. As soon as the thread has the result of an
+    "untrusted" tool and the result of a "private" tool, a person is asked about each call of an
+    "outside" tool. Until then, and for all further tools, calls run.
 
-    The question is that of `HumanInTheLoopMiddleware` in `per_call` mode, one for each call, and
-    names the results that brought the labels. A person may approve, reject or respond; a rule of
-    `policy` may allow edits. It needs a checkpointer.
+    Each call has a question of `HumanInTheLoopMiddleware` in `per_call` mode, with the names of the
+    results behind the labels. A person may approve, reject or respond; a rule of `policy` may allow
+    edits. The agent needs a checkpointer.
 
-    Labels are kept in the state of the thread: they outlast summaries, removed and offloaded
-    results, pauses and restarts, and a fork has those of its checkpoint. An error counts as a
-    result, since its text may hold instructions, too. A tool of `agent_tool` brings what the tools
-    of its agent bring. An agent inside with a `FlowGuardMiddleware` knows what the threads outside
-    have seen; where one without it has a tool "outside" that nothing guards, the call of the agent
-    is asked about.
+    Labels are in the state of the thread: they outlast summaries, removed and offloaded results,
+    pauses and restarts, and a fork has the labels of the checkpoint. An error counts as a result,
+    since the text may hold instructions, too. A tool of `agent_tool` has the labels of the tools of
+    its agent. An agent inside with a `FlowGuardMiddleware` knows the labels in the threads outside;
+    if an agent inside has an unguarded tool "outside", a person is asked about the call of the
+    agent.
 
-    Put it before (outside of) middleware that turn errors of tools into results, such as
-    `ToolErrorMiddleware`.
+    Put the middleware before (outside of) middleware with results in place of errors of tools, such
+    as `ToolErrorMiddleware`.
 
     Args:
-        policy: Rules that come first, for tools about which something else is to happen:
+        policy: Rules that come first, for tools with another treatment:
             `Rule("post_status", "allow")`, or `Rule("pay", "deny", when={"seen": "untrusted"})`.
-        action: What happens to other calls of "outside" tools in a thread that has seen all of
-            `seen`: "ask" or "deny".
-        seen: The labels that a thread must have seen for that.
-        reviewers: Who may decide, as in `Rule`.
+        action: Action for further calls of "outside" tools in a thread with all labels of `seen`:
+            "ask" or "deny".
+        seen: The labels for this action.
+        reviewers: People who may decide, as in `Rule`.
         name: Distinguishes several instances.
 
     Raises:
@@ -166,8 +166,8 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         self.action, self.seen, self.reviewers = action, tuple(seen), copied(reviewers)
 
     def build_findings(self, tools: Sequence[Any]) -> Iterator[SpecError]:
-        """The findings about its policy, and that no tool has a label."""
-        # The last two were not written by the author, who may let all calls run to keep labels.
+        """The findings about the policy, and a finding if no tool has a label."""
+        # The author did not write the last two rules, and may let all calls run to keep labels.
         yield from policy_findings(self.name, self.policy, tools, len(self.policy.rules) - 2)
         decides = any(rule.action != "allow" for rule in self.policy.rules[:-2])
         if tools and not decides and not any(tool.labels for tool in tools):
@@ -178,16 +178,16 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
             yield BuildWarning(self.name, reason, hint, code="AF212")
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
-        """Decide about the call, run the tool, and keep the labels of its result."""
+        """Decide about the call, run the tool, and add the labels of the result."""
         labels_before = request.state.get(STATE_KEY) or {}
         is_free = self._is_free(request)
-        # Most agents have few tools with labels, and most calls are of others.
+        # Most calls are of tools without labels.
         sources = labels_before if is_free else thread_labels(request)
         with seen_outside(sources) if sources else nullcontext(), _Starts(request) as starts:
             result: ToolMessage | Command[Any] = yield from super().around_tool(request)
         labels = starts.labels
-        # Without a start, an error is that of a layer, such as a denied call. Other results may be
-        # those of an earlier start.
+        # Without a start, an error is the error of a layer, such as a denied call. Any other result
+        # may come from an earlier start.
         is_answer = not (isinstance(result, ToolMessage) and result.status == "error")
         if not is_free and (starts.names or is_answer):
             labels = {**flow_labels(request.tool), **labels}
@@ -199,7 +199,7 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         return _with_labels(result, new) if new else result
 
     def _is_free(self, request: ToolCallRequest) -> bool:
-        """Return True if a call is of a tool without labels that no rule of the author is about."""
+        """Return True if the tool has no labels, and the author has written no rule about it."""
         name, tool = request.tool_call["name"], request.tool
         if self._free.get(name, self) is tool:
             return True
@@ -210,17 +210,17 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
 
 
 class _Starts(ToolCallRecorder):
-    """Collects the labels of the tools that start in place of that of a call, or inside of it."""
+    """Collects the labels of tools which start in place of the tool of a call, or inside."""
 
     def __init__(self, request: ToolCallRequest) -> None:
         super().__init__()
-        self.labels: dict[str, str] = {}  # and the tools that they come from
+        self.labels: dict[str, str] = {}  # and the tool of each label
         self._request = request
 
     def record(self, request: ToolCallRequest) -> None:
         if request.tool is not self._request.tool:
             is_here = is_same_agent(request.runtime, self._request.runtime)
-            # What a tool says of its results holds for all that runs inside of it.
+            # Labels by `tool_labels` hold for everything inside the tool.
             if is_here or own_labels(self._request.tool) is None:
                 agent = "" if is_here else f"{self._request.tool_call['name']}/"
                 for label, name in flow_labels(request.tool).items():
@@ -229,7 +229,7 @@ class _Starts(ToolCallRecorder):
 
 
 def _with_labels(result: Any, labels: dict[str, LabelSource]) -> Any:
-    """The result of a call, and the labels that it brings, for the state."""
+    """The result of a call, with the labels for the state."""
     if isinstance(result, ToolMessage):
         return Command(update={"messages": [result], STATE_KEY: labels})
     if isinstance(result, list):

@@ -1,7 +1,7 @@
 """Let people decide about tool calls before they run: approve, edit, reject or respond.
 
-Requests and decisions are plain dicts that can be sent as JSON. An answer is validated against what
-was asked before LangGraph stores it, so an invalid one can be given again.
+Requests and decisions are plain dicts for JSON. An answer is validated against the request before
+LangGraph stores the answer, so another answer may follow an invalid answer.
 """
 
 from __future__ import annotations
@@ -129,23 +129,23 @@ _DENIAL: Final = (
 
 
 MOST_CHANGES: Final = 10
-"""Times that a call is decided about again because a layer has changed it."""
+"""Number of decisions about a call because of changes by layers."""
 
 MOST_QUESTIONS: Final = 100
-"""Answers about calls as they were before that are passed over in one step."""
+"""Number of answers about earlier forms of calls to skip in a step."""
 
 
 class InterruptOnConfig(TypedDict, total=False):
     """Review of the calls of one tool.
 
     Attributes:
-        allowed_decisions: The decisions that may be made. Required: at least one.
-        description: What the reviewer should know: a string, or a function of the call, the state
-            and the runtime. Default: the tool and its arguments.
+        allowed_decisions: The allowed decisions, at least one.
+        description: Text for the reviewer: a string, or a function of the call, the state and the
+            runtime. Default: the tool and the arguments.
         args_schema: A JSON schema of the arguments, passed to the reviewer for a form.
-        when: Which calls need a review: a condition on the arguments, as in `Rule`, or a function
-            of the ToolCallRequest. It is called again when a run is resumed, so it must depend only
-            on the call and the state.
+        when: The calls with a review: a condition on the arguments, as in `Rule`, or a function of
+            the ToolCallRequest. A resumed run calls the function again, so the result must depend
+            only on the call and the state.
     """
 
     allowed_decisions: Required[list[DecisionType]]
@@ -157,46 +157,46 @@ class InterruptOnConfig(TypedDict, total=False):
 class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
     """Interrupt the run when the model calls certain tools, until people have decided.
 
-    It needs a checkpointer. Approved calls run. An edited call runs as edited; the thread then
-    holds the edited call, and its result reports the edit to the model. A rejected call gets an
-    error as its result, and a call that a reviewer responds to gets their text; neither runs.
-    Calls that another middleware has already answered are not asked about.
+    The agent needs a checkpointer. Approved calls run. An edited call runs as edited; the thread
+    then holds the edited call, and the result reports the edit to the model. The result of a
+    rejected call is an error, and the result of a call with a response is the text of the reviewer;
+    neither call runs. Calls with an answer of another middleware are not reviewed.
 
-    What runs is what was approved: the same tool, with the same description and arguments, called
-    with the same arguments. If a layer or a new version of the agent has changed the call since,
-    people are asked about what it is now.
+    An approval holds for the same tool, with the same description and parameters, called with the
+    same arguments. If a layer or a new version of the agent has changed the call since, people are
+    asked about the changed call.
 
-    A decision holds for the call that runs. An edit into a call of another tool, or into one that
-    another rule is about, is asked about again if that call needs a decision. An edit whose
-    arguments do not fit the tool, or into a call that the policy denies, is refused.
+    A decision holds for the call to run. After an edit into a call of another tool, or of another
+    rule, people are asked again if this call needs a decision. An edit is refused if the arguments
+    do not fit the tool, or if the policy denies the new call.
 
-    An answer that is refused (a missing decision, an unknown part, one that is not allowed) raises
-    a `ReviewError` that is a ValueError, and the interrupt can be answered again.
+    A refused answer (a missing decision, an unknown part, a decision that is not allowed) raises a
+    `ReviewError`, also a ValueError, and another answer to the interrupt may follow.
 
-    In both modes no call of a reviewed tool runs without a decision: a call that bypasses the
-    hook, by a jump to the tools, is asked about separately. A subclass that overrides
-    `after_model` decides itself, in batched mode, which calls are reviewed. Put it first among the
+    In both modes no call of a reviewed tool runs without a decision: people are asked separately
+    about a call that bypasses the hook by a jump to the tools. A subclass with its own
+    `after_model` chooses, in batched mode, the calls to review. Put the middleware first among the
     layers around tools: a layer further out, such as a retry, would ask again at each attempt.
 
     Args:
-        interrupt_on: A `ToolPolicy`; or, for each tool, True to review its calls with all four
-            decisions allowed, False not to review them, or an `InterruptOnConfig`. In the second
-            form, other tools are not reviewed.
+        interrupt_on: A `ToolPolicy`; or, for each tool, True for a review with all four decisions
+            allowed, False for no review, or an `InterruptOnConfig`. In the second form, tools
+            without a key are not reviewed.
         description_prefix: First line of the description of a call without a `description`.
-        edit_notice: What the model reads with the result of an edited call; None for nothing.
-            `{original_name}`, `{original_args}`, `{name}` and `{args}` in it are filled in.
-        interrupt_mode: "batched": one interrupt for all calls of a turn, a `HITLRequest`, resumed
-            with a `HITLResponse`, before any of them runs. "per_call": an interrupt for each call,
-            a `ToolApprovalRequest`, resumed with a `Decision` by interrupt id, in any order, while
-            the other calls run; the model's message then keeps the original call. Calls about
-            which a judge decides are asked about in this way in both modes.
+        edit_notice: Text for the model after the result of an edited call; None for no text.
+            `{original_name}`, `{original_args}`, `{name}` and `{args}` are filled in.
+        interrupt_mode: "batched": a single interrupt for all calls of a turn, a `HITLRequest`,
+            resumed with a `HITLResponse`, before any of the calls runs. "per_call": an interrupt
+            for each call, a `ToolApprovalRequest`, resumed with a `Decision` by interrupt id, in
+            any order, in parallel with running calls; the model's message then keeps the original
+            call. In both modes, calls under a rule with "judge" have separate interrupts.
         name: Distinguishes several instances.
 
     Attributes:
-        policy: The rules that decide which calls are reviewed.
+        policy: The rules about reviews.
 
     Raises:
-        ValueError: A configuration that cannot work; the message names the tool and the key.
+        ValueError: The configuration cannot work; the message names the tool and the key.
 
     >>> middleware = HumanInTheLoopMiddleware(
     ...     {"send_email": {"allowed_decisions": ["approve", "reject"]}, "search": False}
@@ -256,14 +256,13 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         if judge is not None:
             message_kinds = ("user_messages", "answers", "tool_calls", "tool_results")
             ordering = replace(ordering, sends_to_model=message_kinds)
-        # A call that no rule is about is asked about, too.
+        # People are asked about a call without a rule, too.
         asking = rules if "*" in self.policy.covered else (*rules, UNCOVERED)
         if any(rule.asks and "edit" in rule.allowed_decisions for rule in asking):
             ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
         if any(seen_labels(rule.when) for rule in rules):
             ordering = replace(ordering, requires=(*ordering.requires, "FlowGuardMiddleware"))
-        # A subclass with its own hook decides there what is asked about, so `around_tool` does not
-        # ask.
+        # A subclass with its own hook chooses the calls there, so `around_tool` does not ask.
         hooks, base = {type(self).after_model, type(self).aafter_model}, HumanInTheLoopMiddleware
         overrides = hooks != {base.after_model, base.aafter_model}
         self._chooses_calls = interrupt_mode == "batched" and overrides
@@ -275,13 +274,13 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
     @property
     def guard_settings(self) -> Sequence[str]:  # type: ignore[override]
-        """The judge of its policy, if that has one; its rules are guards."""
+        """The judge of the policy, if any; the rules are guards."""
         return () if self.policy.judge is None else ("policy.judge",)
 
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
-        """The rules of its policy, as the plan shows them: "allow" restricts those that follow."""
-        # A build reads them several times, and a policy may have many rules.
+        """The rules of the policy in the form of the plan: "allow" restricts later rules."""
+        # A build reads the guards several times, and a policy may have many rules.
         if self._guards is None or self._guards[0] is not self.policy:
             place: Literal["after_model", "around_tool"] = (
                 "after_model" if self._chooses_calls else "around_tool"
@@ -290,11 +289,11 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         return self._guards[1]
 
     def build_findings(self, tools: Sequence[Any]) -> Iterator[SpecError]:
-        """Rules that never decide, tools that no rule is about, and a policy that lets all run."""
-        # The last rule of another form was not written by the author.
+        """Rules without effect, tools without a rule, and a policy which lets all calls run."""
+        # The author did not write the last rule of another form.
         count = len(self.policy.rules) - (self.interrupt_on is not self.policy)
         yield from policy_findings(self.name, self.policy, tools, count)
-        # A subclass of it, or of the policy, may decide by anything.
+        # A subclass of the middleware or of the policy may decide by code.
         cls, base = type(self), HumanInTheLoopMiddleware
         methods = ("after_model", "aafter_model", "around_tool")
         is_own = any(getattr(cls, name) is not getattr(base, name) for name in methods)
@@ -315,7 +314,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             return None
         # A direct call of the hook may come without a runtime.
         tools, runtime = get_tools(), runtime or Runtime()
-        # A hook may have written calls that share an id: each needs its own decision.
+        # A hook may have written calls with the same id: each needs a separate decision.
         message, store = with_valid_calls(message), approval_store(runtime.store)
         approvals = []
         answered = answers_of(tail)
@@ -331,7 +330,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                 store=runtime.store,
                 tools=[*tools.values()],
             )
-            # As a tool layer would get it.
+            # The request in the form for a tool layer.
             approval = Approval(self.name, self.policy.rule_for, remembers=store is not None)
             approval.begin(ToolCallRequest(call, tools.get(call["name"]), state, tool_runtime))
             if approval.rule.action == "ask":
@@ -354,7 +353,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             if isinstance(step, Deny) and step.result is not None:
                 results.append(step.result)
             elif not isinstance(step, Run):
-                continue  # an edit into a call that nobody was asked about: `around_tool` asks
+                continue  # nobody was asked about this edited call: `around_tool` asks
             elif step.remember is not None and store is not None:
                 yield Invoke(Called(store.add), (step.remember,))
             digests[call["id"]] = approval.digest_of(approval.request)
@@ -367,13 +366,13 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         store = approval_store(request.runtime.store)
         new = partial(Approval, self.name, self._rule_for, remembers=store is not None)
         with approval_of(request, self.name, new) as approval:
-            # In per_call mode each decision is made here, so that none can be on record.
+            # In per_call mode each decision is made here, so no decision is on record.
             if self.interrupt_mode == "batched" and REVIEWED in records:
                 approval.approve(approved_digest(call, records, self.name))
             first = changed = request
             for _ in range(MOST_CHANGES):
-                # Most calls are of tools whose calls all run. Such a call needs no decision, unless
-                # a layer further in makes it a call of another tool, which the guard notices.
+                # Most tools need no decisions about their calls, unless a layer further in makes a
+                # call of another tool, which the guard notices.
                 if not (is_free := self._is_free(changed)):
                     approval.begin(changed, is_changed=changed is not first)
                     while not isinstance(step := approval.next(), Run | Deny):
@@ -391,7 +390,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
                     break
                 except CallChanged as change:
                     if change.reviewer != self.name:
-                        raise  # for a reviewer further out, which has not decided about it
+                        raise  # for a reviewer further out, without a decision about the call
                     changed = change.request
             else:
                 raise EndlessLoop(
@@ -407,11 +406,11 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         return result
 
     def _is_free(self, request: ToolCallRequest) -> bool:
-        """Return True if a call is of a tool whose calls all run without a decision."""
+        """Return True if all calls of the tool run without a decision."""
         return self.policy.allows(request.tool_call["name"])
 
     def _rule_for(self, request: ToolCallRequest) -> Rule:
-        """The rule about a call; a subclass with its own hook has decided there who is asked."""
+        """The rule about a call; a subclass with its own hook has chosen the reviewed calls."""
         rule = self.policy.rule_for(request)
         return ALLOWED if self._chooses_calls and rule.action != "deny" else rule
 
@@ -420,8 +419,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
     ) -> Flow[None]:
         """Carry out a step of the decision about a call, and take the answer."""
         if isinstance(step, AskPerson):
-            # The task may have other interrupts: of the tool, or of the same question before a new
-            # version of the agent. LangGraph gives the interrupts of a task their answers by order.
+            # The task may have further interrupts: of the tool, or of the same question by an older
+            # version of the agent. LangGraph assigns answers to the interrupts of a task by order.
             is_first = step.rule.action == "ask" and not step.objection and not approval.approved
             question = self._question([approval])
             judgements = question.judgements_of(interrupt(question)) if is_first else None
@@ -430,7 +429,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             approval.take(judgements[0])
         elif isinstance(step, LookUp) and step.approval_id is not None:
             assert store is not None  # without a store, nothing is looked up
-            # A step that is resumed or repeated may have found it before it was revoked.
+            # A resumed or repeated step may have the answer from before a revocation.
             still = yield Invoke(Called(store.find), (*step.subject, step.approval_id))
             if still is not None:
                 yield Invoke(Called(store.use), (still, step.subject[0], step.subject[2]))
@@ -481,7 +480,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
 
 def _uncovered(approvals: list[Approval], store: ApprovalStore | None) -> Flow[list[Approval]]:
-    """The approvals of calls that no standing approval covers; the others ask in `around_tool`."""
+    """The approvals of calls without a standing approval; `around_tool` decides about the rest."""
     lookups = {a.request.tool_call["id"]: a for a in approvals if isinstance(a.next(), LookUp)}
     if store is None or not lookups:
         return approvals
@@ -501,7 +500,7 @@ def _uncovered(approvals: list[Approval], store: ApprovalStore | None) -> Flow[l
 
 
 def _seen_by(request: ToolCallRequest, rule: Rule) -> str:
-    """The results that a rule is about, if it is about what the thread has seen."""
+    """The results with the labels of a rule, for a rule about labels."""
     labels = seen_labels(rule.when)
     return seen_text(labels_seen(request), labels) if labels else ""
 
@@ -513,7 +512,7 @@ def _denied(step: Deny) -> ToolMessage:
 
 
 def _asked_apart(question: Question) -> Flow[list[Judgement]]:
-    """Ask about a call in a graph of its own, whose interrupts are apart from those of the task."""
+    """Ask about a call in a separate graph, so the interrupts are apart from those of the task."""
 
     def ask() -> Flow[object]:
         yield from ()
@@ -526,7 +525,7 @@ def _asked_apart(question: Question) -> Flow[list[Judgement]]:
         "Test the answers in an agent with a checkpointer.",
     )
     for _ in range(MOST_QUESTIONS):
-        # An answer about the call as it was then is passed over.
+        # An answer about an earlier form of the call is skipped.
         answer = yield from once_per_task(dict(question), ask, outside, _has_same_digest)
         if (judgements := question.judgements_of(answer)) is not None:
             return judgements
@@ -550,7 +549,7 @@ def interrupt(question: Question) -> object:
 
 
 def rule_of(tool: object, config: object) -> Rule:
-    """The rule that says the same as an entry of `interrupt_on`."""
+    """The rule for an entry of `interrupt_on`."""
     if not isinstance(tool, str):
         raise ValueError(f"interrupt_on must be a dict with names of tools as keys, got {tool!r}.")
     if config is True:

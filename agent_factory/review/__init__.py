@@ -1,4 +1,4 @@
-"""Decide about the tool calls of a paused thread, and keep its history valid.
+"""Decide about the tool calls of a paused thread, and keep the history of the thread valid.
 
 >>> from agent_factory.review import approve, edit, pending, reject
 
@@ -60,7 +60,7 @@ from agent_factory.review.stranded_threads import StrandedThread, astranded, str
 from agent_factory.runtime.spec import identity
 from agent_factory.tools.client_tool import CLIENT_ID as CLIENT_ID
 
-# Public. What is imported above as itself is for the service, which asks about the same calls.
+# Public. Names imported above as themselves are for the service, which asks about the same calls.
 __all__ = [
     "ApprovalStore",
     "DecideTogether",
@@ -106,7 +106,7 @@ __all__ = [
 
 
 def pending(agent: object, config: RunnableConfig) -> Pending:
-    """Return what a paused thread waits for; falsy if it is not paused, or does not exist yet.
+    """Return the calls for which a thread waits; falsy for a thread that is not paused or new.
 
     Args:
         agent: An agent with a checkpointer.
@@ -114,15 +114,14 @@ def pending(agent: object, config: RunnableConfig) -> Pending:
 
     Raises:
         NoThread: The agent has no checkpointer, or the config has no `thread_id`.
-        MissingNode: The thread waits at a node that the agent does not have, because its
-            middleware has changed since.
+        MissingNode: The thread waits at a node which the agent lost with a change of middleware.
     """
     return read_thread(agent, config)[1]
 
 
 def read_thread(agent: object, config: RunnableConfig) -> Thread:
-    """The state of a thread, and what it waits for; the arguments and errors of `pending`."""
-    # `identity`: what the flow yields are values here, and awaitables in an async run.
+    """The state of a thread and its pending calls; the arguments and errors of `pending`."""
+    # `identity`: the flow yields values here, and awaitables in an async run.
     return run(Reviews.of(agent).read("", thread_config(agent, config)), identity)
 
 
@@ -135,29 +134,29 @@ async def apending(agent: object, config: RunnableConfig) -> Pending:
 def approve(
     agent: object, config: RunnableConfig, call_id: str | None = None, **options: object
 ) -> Any:
-    """Run calls as they are, or continue a run that was stopped where no call waits.
+    """Run calls unchanged, or continue a run that was stopped where no call waits.
 
-    If several calls are pending, the decision about one is recorded, and the run continues once
-    all are decided. Calls that are asked about one by one continue one by one.
+    If several calls are pending, a decision about a single call is recorded, and the run continues
+    after the last decision. Calls with separate interrupts continue separately.
 
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
-        call_id: The id or the digest of the call; None for all that are open, which may be others
-            than those a person has seen.
+        call_id: The id or the digest of the call; None for all open calls, which may differ from
+            the calls a person has seen.
         **options: Passed to the agent's `invoke`, for example `context`. With `stream=True` the
-            run is streamed instead, and they are passed to the agent's `stream`, for example
+            run is streamed, and the options are passed to the agent's `stream`, for example
             `stream_mode`.
 
     Returns:
-        What the agent's `invoke` returns; the state of the thread if it still waits for decisions.
-        With `stream=True`, the iterator that the agent's `stream` returns; it has no parts if the
-        thread still waits. `await aapprove(..., stream=True)` returns an async iterator.
+        The result of the agent's `invoke`; the state of the thread if decisions are still missing.
+        With `stream=True`, the iterator of the agent's `stream`, without parts if decisions are
+        still missing. `await aapprove(..., stream=True)` returns an async iterator.
 
     Raises:
         ReviewError: The thread does not exist or is not paused, no pending call has this id, or
             the call may not be approved.
-        MissingNode: The thread waits at a node that the agent does not have.
+        MissingNode: The thread waits at a node which the agent lacks.
 
     >>> from langgraph.checkpoint.memory import InMemorySaver
     >>> from agent_factory import create_agent
@@ -195,10 +194,10 @@ def reject(
 ) -> Any:
     """Do not run calls; the model reads the reason as their result and continues.
 
-    The other arguments, the result and the errors are those of `approve`.
+    Further arguments, the result and the errors are as of `approve`.
 
     Args:
-        message: What the model reads; None for a text that says that a reviewer rejected the call.
+        message: The reason for the model; None for a default text about the rejection.
     """
     return partial(apply, agent, config, plan_decision("reject", call_id, message=message), options)
 
@@ -220,13 +219,13 @@ def edit(
     """Run a call with other arguments, or run another call instead.
 
     If `interrupt_before` or `interrupt_after` stopped the run, the model takes the new call for
-    its original one. HumanInTheLoopMiddleware reports the change to the model.
+    the original call. HumanInTheLoopMiddleware reports the change to the model.
 
-    The other arguments, the result and further errors are those of `approve`.
+    Further arguments, the result and further errors are as of `approve`.
 
     Args:
         args: All arguments of the call.
-        call_id: The id or the digest of the call; may be None if only one is open.
+        call_id: The id or the digest of the call; may be None if a single call is open.
         name: Another tool; None keeps the tool.
 
     Raises:
@@ -252,16 +251,16 @@ def respond(
 ) -> Any:
     """Answer instead of a tool, answer an `interrupt()`, or change the result of a tool.
 
-    A call that is answered does not run. If a tool called `interrupt()`, the answer is what that
-    function returns, and the tool runs again from its start. If the run stopped after its tools,
-    the answer replaces the result that the model reads.
+    An answered call does not run. If a tool called `interrupt()`, this function returns the
+    answer, and the tool runs again from the start. If the run stopped after the tools, the answer
+    replaces the result in the messages of the model.
 
-    The other arguments, the result and further errors are those of `approve`.
+    Further arguments, the result and further errors are as of `approve`.
 
     Args:
-        answer: A string; for an `interrupt()`, any value it accepts.
-        call_id: The id or the digest of the call, or the id of an interrupt; may be None if only
-            one is open.
+        answer: A string; for an `interrupt()`, any accepted value.
+        call_id: The id or the digest of the call, or the id of an interrupt; may be None if a
+            single call is open.
 
     Raises:
         ArgumentError: The result of a call is not a string.
@@ -283,11 +282,11 @@ def decide(
 ) -> Any:
     """Decide about several calls at once, with a decision for each.
 
-    The other arguments, the result and the errors are those of `approve`.
+    Further arguments, the result and the errors are as of `approve`.
 
     Args:
-        decisions: For the id or the digest of each call, a decision as HumanInTheLoopMiddleware
-            takes it, such as `{"type": "reject", "message": "Too much."}`.
+        decisions: For the id or the digest of each call, a `Decision`, such as
+            `{"type": "reject", "message": "Too much."}`.
     """
     return partial(apply, agent, config, partial(plan_decisions, new=decisions), options)
 
@@ -320,13 +319,12 @@ acarry_out = async_variant(carry_out)
 
 @action
 def add_input(agent: object, config: RunnableConfig, input: object, **options: object) -> Any:
-    """Send a new message of the user: pending calls do not go on, and a new turn begins.
+    """Send a new message of the user: pending calls end, and a new turn begins.
 
-    Each pending call is answered with an error. It says that the call did not run if the thread
-    waits before its tools, as for a review; else that the call may have run. Results of calls that
-    ran in parallel are kept.
+    Each pending call is answered with an error: "did not run" if the thread waits before the tools,
+    as for a review, otherwise "may have run". Results of parallel calls are kept.
 
-    The other arguments and the result are those of `approve`.
+    Further arguments and the result are as of `approve`.
 
     Args:
         input: A string, a message, a list of messages, or an input of the agent with `messages`.

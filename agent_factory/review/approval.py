@@ -1,7 +1,7 @@
-"""Approval: the decision whether a tool call may run, as a machine that asks for its next step.
+"""Approval: the decision whether a tool call may run, as a machine with a next step.
 
-The machine has no effects: it does not interrupt, wait, store or call a model. Who runs it carries
-out its steps, and gives it the answers:
+The machine has no effects: no interrupt, no wait, no store, no call of a model. The caller carries
+out the steps, and returns the answers:
 
     approval.begin(request)
     while not isinstance(step := approval.next(), Run | Deny):
@@ -39,8 +39,8 @@ class Run:
     """The call may run.
 
     Attributes:
-        request: The call, as decided about.
-        remember: The standing approval that a person has given with the decision.
+        request: The call of the decision.
+        remember: The standing approval of the decision, if a person has given one.
     """
 
     request: ToolCallRequest
@@ -53,9 +53,9 @@ class Deny:
 
     Attributes:
         request: The call.
-        rule: The rule that denies the call; None if a person has answered it.
+        rule: The rule against the call; None after the answer of a person.
         reason: The reason of the rule, or of the judge.
-        result: The result that a person has given; None if a rule denies the call.
+        result: The result by a person; None if a rule denies the call.
     """
 
     request: ToolCallRequest
@@ -66,13 +66,13 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class AskPerson:
-    """A person decides; the answer is a decision, or a `Judgement` of it.
+    """A person decides; the answer is a decision, or the `Judgement` of a decision.
 
     Attributes:
         request: The call.
-        rule: The rule that asks.
-        objection: The reason of a judge, or for which an approval has ended.
-        call: The call as the person decides about it.
+        rule: The rule with "ask".
+        objection: The reason of a judge, or the reason for the end of an approval.
+        call: The call in the form for the person.
     """
 
     request: ToolCallRequest
@@ -83,11 +83,11 @@ class AskPerson:
 
 @dataclass(frozen=True, slots=True)
 class AskJudge:
-    """A judge decides; the answer is the reason not to run the call, None if there is none.
+    """A judge decides; the answer is the reason not to run the call, or None.
 
     Attributes:
         request: The call.
-        rule: The rule that has the call judged.
+        rule: The rule with "judge".
     """
 
     request: ToolCallRequest
@@ -96,11 +96,12 @@ class AskJudge:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """A standing approval may cover the call; the answer is that approval, or None.
+    """A standing approval may cover the call; the answer is the approval, or None.
 
     Attributes:
-        subject: The call, the digest of its tool and rule, and the thread.
-        approval_id: The only approval that counts: found before, it may have ended since.
+        subject: The call, the digest of the tool and the rule, and the thread.
+        approval_id: The id of an approval from an earlier answer, which may have ended since. No
+            other approval counts.
     """
 
     subject: Subject
@@ -111,10 +112,10 @@ Step = Run | Deny | AskPerson | AskJudge | LookUp
 
 
 class Evidence(TypedDict, total=False):
-    """Answers of a store and of a judge, which must be the same when a person answers.
+    """Answers of a store and of a judge, which must not change until a person answers.
 
     Attributes:
-        approval: The id of the standing approval that covers the call.
+        approval: The id of a standing approval of the call.
         objection: The reason of the judge; None if the judge has no objection.
     """
 
@@ -123,16 +124,15 @@ class Evidence(TypedDict, total=False):
 
 
 class Approval:
-    """Decision of one review about one call, also if a layer changes the call or begins it again.
+    """Decision of a review about a call, also if a layer changes or repeats the call.
 
-    A call that was approved once may run again, and a call that a person has answered has that
-    result again. A decision holds for the call it is about, and for the call that an edit puts in
-    place if the same rule decides about that call of the same tool.
+    An approved call may run again, and an answered call has the same result again. A decision holds
+    for the call in question, and for the edited call if the tool and the rule stay the same.
 
     Args:
-        review: The name of the review: standing approvals of others do not count.
-        rule_for: Returns the rule that decides about a call.
-        remembers: Whether standing approvals are looked up and given.
+        review: The name of the review. Only standing approvals of this review count.
+        rule_for: Returns the rule about a call.
+        remembers: True to look up and give standing approvals.
     """
 
     def __init__(
@@ -144,8 +144,8 @@ class Approval:
     ) -> None:
         self._review, self._rule_for, self._remembers = review, rule_for, remembers
         self.approved: set[str] = set()
-        """Digests of the calls that may run."""
-        # By the digests of other calls: the call that runs instead, or the result.
+        """Digests of the calls with permission to run."""
+        # By the digests of further calls: the call to run instead, or the result.
         self._settled: dict[str, ToolCall | ToolMessage] = {}
         self.evidence: Evidence | None = None
         self._last_digest: tuple[ToolCallRequest | None, str] = (None, "")
@@ -174,19 +174,19 @@ class Approval:
         return subject_of(self._review, self.rule, self.request)
 
     def approve(self, digest: str | None) -> None:
-        """Let a call run that was approved before, by its digest; None if none was."""
+        """Let an approved call run, by its digest; None without an approved call."""
         if digest is not None:
             self.approved.add(digest)
 
     def next(self) -> Step:
-        """Return what is to do next; Run and Deny end the decision."""
+        """Return the next step; Run and Deny end the decision."""
         return self._step
 
     def take(self, answer: Any) -> None:
-        """Take the answer to the step that is next.
+        """Take the answer to the next step.
 
         Raises:
-            ReviewError: A person may not decide so, or nothing is asked. Nothing has changed.
+            ReviewError: The decision is not allowed, or no step waits. Nothing has changed.
         """
         step = self._step
         if isinstance(step, AskPerson):
@@ -208,7 +208,7 @@ class Approval:
             raise NothingPending(self.request.tool_call["name"], reason, hint)
 
     def recall(self, evidence: Evidence) -> None:
-        """Take what the store and the judge said when they were asked first."""
+        """Take the first answers of the store and the judge."""
         self.evidence = evidence
         if "approval" in evidence:
             self._step = LookUp(self.subject, evidence["approval"])
@@ -216,9 +216,9 @@ class Approval:
             self._settle_by(evidence["objection"])
 
     def judge(self, decision: object) -> Judgement:
-        """Judge a decision of a person about the call; raises ReviewError, and changes nothing."""
+        """Judge a decision of a person about the call; raises ReviewError, changes nothing."""
         step = self._step
-        assert isinstance(step, AskPerson)  # a person is asked about nothing else
+        assert isinstance(step, AskPerson)  # the only step for a person
 
         def rules(edit: ToolCall) -> list[Rule]:
             return [self._rule_for(edited(step.request, edit))]
@@ -226,19 +226,19 @@ class Approval:
         return judge(step.call, decision, tools_of(step.request), rules)
 
     def digest_of(self, request: ToolCallRequest) -> str:
-        """The digest of a call, which an approval names."""
-        # The schema of a tool takes a moment to make, and one call is asked about several times.
+        """The digest of a call, by which approvals name the call."""
+        # The schema of a tool takes a moment to make, and a call is looked up several times.
         if self._last_digest[0] is not request:
             self._last_digest = request, call_digest(request.tool_call, request.tool)
         return self._last_digest[1]
 
     def permits(self, request: ToolCallRequest, *, knows_tool: bool = True) -> bool:
-        """Return True if a call that is about to run is one that was decided about.
+        """Return True if a call has a decision and may run.
 
         Args:
             request: The call.
-            knows_tool: Whether its tool was known then. A layer may bring the tool: then nobody
-                knew its arguments when the call was approved.
+            knows_tool: False if a layer brings the tool: nobody knew the arguments of the tool at
+                the approval of the call.
         """
         if self._rule_for(request).action == "allow" or self.digest_of(request) in self.approved:
             return True
@@ -260,7 +260,7 @@ class Approval:
             self._settle_by("")
 
     def _settle_by(self, objection: str | None) -> None:
-        """Set the step after an objection to the call; None if there is none."""
+        """Set the step after an objection to the call; None without an objection."""
         request, rule = self.request, self.rule
         if objection is None:
             self.approved.add(self.digest_of(request))
@@ -282,17 +282,17 @@ class Approval:
             self._step = AskPerson(request, rule, objection, pending)
 
     def _decide(self, step: AskPerson, decision: Mapping[str, Any]) -> None:
-        """Do what a person says: run the call, run another one, or answer it."""
+        """Carry out the decision of a person: run the call, run another call, or answer."""
         call, rule = step.request.tool_call, step.rule
         edits, results = split_decisions([(call, decision)])
         if results:
-            # For a layer that begins the call again, as a retry does: nobody is asked twice.
+            # For a layer with repeated calls, such as a retry: nobody is asked twice.
             self._settled[self.digest_of(self._first)] = results[0]
             self._step = Deny(step.request, result=results[0])
             return
         request = edited(step.request, edits[call["id"]]) if edits else step.request
         new = self._rule_for(request) if edits else rule
-        # Another call of the same tool by the same rule is what those who decide were asked about.
+        # The person was asked by this rule, about a call of this tool.
         is_same = new == rule and request.tool_call["name"] == call["name"]
         if is_same or new.action == "allow":
             self.approved.add(self.digest_of(request))
@@ -307,11 +307,11 @@ class Approval:
 
 
 def tools_of(request: ToolCallRequest) -> dict[str, BaseTool]:
-    """The tools of an agent by name. If a layer has replaced one, that of the request counts."""
+    """The tools of an agent by name. A tool of the request, from a layer, comes first."""
     tools = request.runtime.tools
     return {tool.name: tool for tool in (*tools, request.tool) if tool is not None}
 
 
 def edited(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
-    """The request for a call that an edit puts in place."""
+    """The request for an edited call."""
     return replace(request, tool_call=edit, tool=tools_of(request).get(edit["name"]))

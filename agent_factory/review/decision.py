@@ -1,8 +1,8 @@
-"""Decision: what a person says about a call that waits, and what it leads to.
+"""Decision of a person about a pending call, and the call which then runs.
 
-Whatever a decision comes from, `judge` reads it: an answer to an interrupt, a function of
-`agent_factory.review`, a form, the command line, a client of a protocol. It returns the complete
-decision and the call that will run, or raises an error. An error leaves the call undecided.
+`judge` reads decisions of any origin: an answer to an interrupt, a function of
+`agent_factory.review`, a form, the command line, a client of a protocol. The function returns the
+complete decision and the call to run, or raises an error. An error leaves the call undecided.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ PARTS: Mapping[str, str | None] = {
     "reject": "message",
     "respond": "message",
 }
-"""For each type of decision, the part that it may have besides `type` and `digest`."""
+"""For each type of decision, the part allowed besides `type` and `digest`."""
 
 _INTENDED = {
     **dict.fromkeys(("args", "arguments", "action", "edited_args"), "edited_action"),
     **dict.fromkeys(("reason", "comment", "feedback", "text", "answer", "response"), "message"),
 }
-"""Parts that people write, and what they are called here."""
+"""Names that people write for a part, and the name of the part."""
 
 _HINTS = {
     "review": " `allowed_decisions` of its rule, or of one before it in the policy, allow more.",
@@ -49,15 +49,15 @@ _HINTS = {
 }
 
 Rules = Callable[[ToolCall], Iterable[Rule]]
-"""The rules that decide about a call: one of each policy of the agent."""
+"""The rules about a call: one of each policy of the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A decision that may be made about a call, and what it leads to."""
+    """A valid decision about a call, and the call which then runs."""
 
-    decision: dict[str, Any]  # complete; it names the call by its digest, if that is known
-    runs: Action | None  # the call that runs, if one does
+    decision: dict[str, Any]  # complete, with the digest of the call if known
+    runs: Action | None  # the call to run, if any
 
 
 Judge = Callable[[PendingCall, object], Judgement]
@@ -70,14 +70,15 @@ def judge(
     tools: Mapping[str, BaseTool] = MappingProxyType({}),
     rules: Rules = lambda _: (),
 ) -> Judgement:
-    """Judge a decision about a call that waits.
+    """Judge a decision about a pending call.
 
-    An edit has to fit the tool that will run, if it is known, and no rule may deny the new call.
+    An edit has to fit the tool to run, if known, and no rule may deny the new call.
 
     Raises:
-        InvalidDecision: The decision has a part that is unknown, missing or of another type, or
-            the arguments of an edit do not fit the tool.
-        DecisionNotAllowed: It may not be made about this call, or it names another one.
+        InvalidDecision: A part of the decision is unknown, missing or of another type, or the
+            arguments of an edit do not fit the tool.
+        DecisionNotAllowed: The call does not allow the decision, or the decision names another
+            call.
     """
     kind = decision.get("type") if isinstance(decision, Mapping) else decision
     if not isinstance(decision, Mapping) or kind not in DECISIONS:
@@ -101,7 +102,7 @@ def judge(
             f"is {call.call_digest!r}.",
             "Look at the call again, and decide about what it is now.",
         )
-    # The middleware compares it with the call that is about to run, which a layer may have changed.
+    # The middleware compares the digest with the call about to run, which a layer may have changed.
     if call.kind == "review" and call.call_digest:
         complete["digest"] = call.call_digest
     if "remember" in complete:
@@ -123,15 +124,15 @@ def judge(
 def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> list[Judgement]:
     """Judge the answer to an interrupt that asks about calls.
 
-    It is `{"decisions": [...]}`, with a decision about each call in the order of the interrupt, and
-    InvalidAnswer is raised for another form. The answer about a call that is asked about alone may
-    be its decision, and that to a question of a tool or a hook is the value itself.
+    The answer is `{"decisions": [...]}`, with a decision about each call in the order of the
+    interrupt; any other form raises InvalidAnswer. The answer about a single call may be the
+    decision, and the answer to a question of a tool or a hook is the value.
     """
     if calls[0].kind in VALUE_KINDS:
         return [judge(call, {"type": "respond", "message": answer}) for call in calls]
     keys = answer.keys() if isinstance(answer, Mapping) else set[str]()
     if not calls[0].batched and keys != {"decisions"}:
-        # The answer about a single call may be the decision itself.
+        # The answer is the decision about the single call.
         return [judge(calls[0], answer)]
     names = ", ".join(call.name for call in calls)
     example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
@@ -161,13 +162,12 @@ def is_about(call: PendingCall, decision: object) -> bool:
 
 
 def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> dict[str, object]:
-    """The parts that a decision has. Those of other types that are empty are absent."""
+    """The parts of a decision. Empty parts of other types of decision are absent."""
     own_part = PARTS[kind]
     parts: dict[str, object] = {"type": kind}
     for name, value in decision.items():
         if name in (own_part, "digest") and (value is not None or kind == "respond"):
-            # A null that JSON clients send is absent, except as an answer: a question may be
-            # answered with null.
+            # A null of a JSON client is absent, except as an answer: null may answer a question.
             parts[name] = value
         elif name in PARTS.values() and name != own_part and value not in (None, "", {}):
             takers = " or ".join(repr(taker) for taker, part in PARTS.items() if part == name)
@@ -197,13 +197,13 @@ def _parts_of(call: PendingCall, kind: str, decision: Mapping[str, object]) -> d
     return parts
 
 
-# What a decision says
+# The contents of a decision
 
 
 def _check_message(call: PendingCall, kind: str, decision: dict[str, object]) -> None:
     message = decision.get("message")
     if kind == "respond" and call.kind == "question":
-        return  # a tool or a hook asks, and may take any value
+        return  # the tool or the hook may take any value
     if kind == "respond" and call.kind == "client":
         read_result(call.name, message)
         return
@@ -220,7 +220,7 @@ def _check_message(call: PendingCall, kind: str, decision: dict[str, object]) ->
 
 
 def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rules: Rules) -> Action:
-    """The call that an edit puts in place; without a name, its tool stays."""
+    """The call of an edit; without a name, the tool stays."""
     is_action = isinstance(action, Mapping) and action.keys() <= {"name", "args"}
     args: Any = action.get("args") if is_action else None
     name: Any = action.get("name", call.name) if is_action else None
@@ -233,7 +233,7 @@ def _edit_of(call: PendingCall, action: Any, tools: Mapping[str, BaseTool], rule
             f"Pass {_json({'type': 'edit', 'edited_action': _example(call)})}.",
         )
     tool = tools.get(name)
-    # A tool that the agent does not have may belong to an agent inside, or to a layer.
+    # A tool which the agent lacks may belong to an agent inside, or to a layer.
     if tool is None and name != call.name and call.name in tools:
         hint = did_you_mean(name, tools, f"Tools: {', '.join(sorted(tools))}.", repr)
         raise InvalidDecision(call.name, f"there is no tool {name!r} to run instead.", hint)
@@ -271,14 +271,14 @@ def argument_errors(tool: BaseTool, args: Mapping[str, object]) -> list[str]:
     schema: Any = tool.tool_call_schema
     if isinstance(schema, dict):
         properties = schema.get("properties") or {}
-        # JSON Schema allows what it does not list, and a misspelt name would pass. So a list of
-        # properties counts as complete, unless it says otherwise.
+        # JSON Schema allows unlisted names, and a misspelt name would pass. So a list of properties
+        # counts as complete, unless the schema says otherwise.
         takes_others = schema.get("additionalProperties", not properties) is not False
         problems = [] if takes_others else _unknown_arguments(args, [*properties])
-        # A name that is not an argument explains the rest, such as an argument that is missing.
+        # An unknown name explains further problems, such as a missing argument.
         return problems or JsonSchema(schema).errors(dict(args))
     if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
-        return []  # a model of pydantic 1, which the tool itself checks
+        return []  # a model of pydantic 1, which the tool checks
     # A tool is called with the aliases of its fields.
     names = [field.alias or name for name, field in schema.model_fields.items()]
     extra = schema.model_config.get("extra")

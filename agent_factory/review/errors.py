@@ -1,4 +1,4 @@
-"""Errors of decisions. Each one is raised before anything is written to the thread."""
+"""Errors of decisions. Each error is raised before any write to the thread."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from agent_factory.errors import ReviewError
 
 
 class DecisionNotAllowed(ReviewError, ValueError):
-    """This decision may not be made about this call, or not by this person. It can be made again.
+    """A decision is not allowed about this call, or not by this person. Another may follow.
 
-    The `allowed_decisions` of a `Rule` say what may be decided, and its `reviewers` by whom.
+    A `Rule` lists the allowed decisions in `allowed_decisions`, and the people in `reviewers`.
     """
 
     code = "AF333"
 
 
 class DecideTogether(ReviewError):
-    """One interrupt asks about several calls and can only be answered for all of them at once."""
+    """An interrupt asks about several calls and takes one answer about all of them."""
 
     code = "AF334"
 
 
 class InvalidDecision(InvalidAnswer):
-    """A decision has a part that is unknown, missing, of another type, or does not fit the tool."""
+    """A part of a decision is unknown, missing, of another type, or does not fit the tool."""
 
     code = "AF337"

@@ -1,4 +1,4 @@
-"""Read from a thread's state what the thread waits for."""
+"""Read the pending calls of a thread from its state, and write requests about them."""
 
 from __future__ import annotations
 
@@ -37,34 +37,33 @@ Kind = Literal["pause", "review", "question", "result", "client"]
 """
 
 VALUE_KINDS: frozenset[Kind] = frozenset({"question", "client"})
-"""Kinds whose answer is a value, and not a decision of a reviewer."""
+"""Kinds with a value as the answer, not a decision of a reviewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A tool call, or another question, that waits for a decision.
+    """A tool call, or another question, before a decision.
 
     Args:
-        id: The id of the call. A question that belongs to no call has the id of its interrupt, and
-            so has a call of a nested agent whose id is not unique. A call that a nested agent asks
-            about in one batch with others has the id of the interrupt and its position.
+        id: The id of the call. A question without a call has the id of the interrupt, and so has a
+            call of a nested agent if the id of the call is not unique. A call in a batch of a
+            nested agent has the id of the interrupt and the position in the batch.
         name: The tool; for the question of a hook, the node of the hook.
         args: The arguments.
-        kind: Why it waits.
-        allowed: The decisions that may be made.
+        kind: The reason of the wait.
+        allowed: The allowed decisions.
         question: The value passed to `interrupt()`, the description of a review, or the result
-            of a call that has run.
-        interrupt_id: The id of the interrupt, if there is one. Several calls may share it.
-        decision: The decision made so far, while other calls are still open.
+            of a finished call.
+        interrupt_id: The id of the interrupt, if any. Several calls may share an interrupt.
+        decision: The decision made so far, while further calls are still open.
         batched: Whether the interrupt asks about all calls of a turn together.
-        call_digest: The digest of the tool and the arguments, which an approval names: what runs
-            must have it. Empty if it is not known.
+        call_digest: The digest of the tool and the arguments. An approval is for calls with this
+            digest only. Empty if unknown.
         reviewers: Who may decide: roles, and people as "@ann"; empty for everybody.
-        remember: The longest time in seconds for which later calls may be approved as well; None:
-            they may not.
-        digest: A string that names this call and what is asked about it, and nothing that the
-            thread waits for later, even if a model gives an id again. The actions take it in place
-            of the id.
+        remember: The longest time in seconds of a standing approval for later calls; None for no
+            standing approvals.
+        digest: A name of this call and its question, unique among all questions of the thread, even
+            if a model gives an id again. The actions take the digest in place of the id.
     """
 
     id: str
@@ -84,14 +83,14 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Calls that a thread waits for. It is falsy if the thread is not paused.
+    """Pending calls of a thread. Falsy if the thread is not paused.
 
     Args:
         calls: The calls to decide about. Empty if a run was stopped where no call waits.
-        next: The nodes that run next.
-        message: The model's message that makes the calls, if it belongs to this thread.
-        tail: The messages after it.
-        finished: Whether some tasks of the current step have ended while others wait.
+        next: The next nodes.
+        message: The model's message with the calls, if a message of this thread.
+        tail: The messages after this message.
+        finished: Whether some tasks of the current step have ended, and some still wait.
     """
 
     calls: tuple[PendingCall, ...] = ()
@@ -124,16 +123,16 @@ def read_pending(
     topology: Topology | None,
     tools: Mapping[str, BaseTool] = MappingProxyType({}),
 ) -> Pending:
-    """Return what a thread waits for, by the plan and the tools of its agent, if it is of one."""
+    """Return the pending calls of a thread, by the plan and the tools of an agent, if any."""
     if not (snapshot.next or snapshot.tasks):
         return Pending()
-    # A thread that stopped before an upgrade names its nodes as they were called then.
+    # A thread from before an upgrade has the former names of its nodes.
     former = topology.former_nodes if topology is not None else {}
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
     message, tail = last_turn(messages)
     if not all(isinstance(m, ToolMessage) for m in tail):
         message, tail = None, []  # The user has sent a new message: the old turn is over.
-    # A step that was cut short after its last task has no next nodes, and is not done yet.
+    # A step that ended early, after the last task, has no next nodes and is not done yet.
     nodes = snapshot.next or [task.name for task in snapshot.tasks]
     turn = Pending(
         next=tuple(former.get(node, node) for node in nodes),
@@ -148,11 +147,11 @@ def read_pending(
     else:
         calls = [*_stopped_calls(topology, turn, tools)]
     decisions, times = recorded_decisions(turn, topology), Counter(call.id for call in calls)
-    # An interrupt gets another id when a decision about a call of its batch is recorded, the
-    # message that made the call does not.
+    # A recorded decision about a call changes the id of the interrupt of the batch, but not the id
+    # of the message.
     sources = {c["id"]: message.id for c in message.tool_calls} if message is not None else {}
     for index, call in enumerate(calls):
-        # The calls of nested agents that run in parallel may share ids.
+        # The calls of parallel nested agents may share ids.
         id_ = call.interrupt_id if times[call.id] > 1 else call.id
         about = (id_, call.name, call.args, call.kind, call.question, call.call_digest)
         name = digest(sources.get(id_, call.interrupt_id), *about)
@@ -169,7 +168,7 @@ def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str,
 
 
 def with_decisions(pending: Pending, decisions: Mapping[str, Mapping[str, object]]) -> AIMessage:
-    """The model's message with these decisions recorded; those of earlier stops are dropped."""
+    """The model's message with a record of these decisions, in place of earlier records."""
     assert pending.message is not None  # The calls to decide about belong to a message.
     record = {"at": pending.next[0], "decisions": dict(decisions)}
     metadata = {**pending.message.response_metadata, DECIDED: record}
@@ -199,7 +198,7 @@ def _stopped_calls(
         if call["id"] in open_ids:
             yield pending
         elif not open_ids and (answer := answers.get(pending.id)):
-            # The call has run, so it can be neither edited nor rejected.
+            # A finished call can be neither edited nor rejected.
             allowed: tuple[DecisionType, ...] = ("approve", "respond")
             yield replace(pending, kind="result", allowed=allowed, question=answer.text)
 
@@ -207,9 +206,9 @@ def _stopped_calls(
 def _interrupted_calls(
     snapshot: StateSnapshot, topology: Topology | None, turn: Pending
 ) -> Iterator[PendingCall]:
-    """The calls that the interrupts of a run ask about."""
-    # The snapshot does not say which call a task of the tools works on. There is one task for
-    # each open call, in the order of the calls.
+    """The calls in the interrupts of a run."""
+    # A snapshot does not name the call of a task of the tools. Each open call has a task, in the
+    # order of the calls.
     tools_tasks = [t.id for t in snapshot.tasks if t.name == TOOLS and t.result is None]
     open_calls = turn.unanswered
     one_task_a_call = len(tools_tasks) == len(open_calls)
@@ -228,8 +227,8 @@ def _interrupted_calls(
                     id_ or interrupt.id, name, args, "client", ("respond",), None, interrupt.id
                 )
             else:
-                # A hook or another graph that asks does not ask about a call: its node stands for
-                # one.
+                # A hook or another graph does not ask about a call: the node takes the place of a
+                # call.
                 call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
                 id_, name, args = str(call["id"]), call["name"], call["args"]
                 yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)

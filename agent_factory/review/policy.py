@@ -24,26 +24,26 @@ from agent_factory.topology.conditions import COMPARISONS
 from agent_factory.topology.model import ToolKind
 
 Action = Literal["allow", "ask", "deny", "judge"]
-"""What happens to a call: it runs, a person decides, it does not run, or a model decides."""
+"""Action for a call: run, let a person decide, do not run, or let a model decide."""
 
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 
 DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
 
 Condition = Mapping[str, Any]
-"""A condition on arguments: for each name, a value that it must equal, or comparisons such as
+"""A condition on arguments: for each name, the value of the argument, or comparisons such as
 `{"<=": 50}`, all of which must hold. In a rule, the key "seen" is about the thread: a label, or a
-list of labels, all of which it must have seen."""
+list of labels, all of which the thread must have seen."""
 
 When = Condition | Callable[[ToolCallRequest], bool]
-"""Which calls a rule is about: a condition, or a function of the ToolCallRequest."""
+"""The calls of a rule: a condition, or a function of the ToolCallRequest."""
 
 
 def holds(condition: Condition, args: Mapping[str, object]) -> bool | None:
     """Return True if a condition holds for the arguments of a call.
 
-    None: this cannot be said, because an argument is missing or has another type than the value
-    that it is compared with. Nothing is converted: "50" is not 50.
+    None: unknown, because an argument is missing, or has another type than the compared value.
+    Nothing is converted: "50" is not 50.
 
     >>> holds({"euros": {"<=": 50}, "to": {"like": "*@shop.example"}}, {"euros": 60, "to": "x"})
     False
@@ -88,7 +88,7 @@ def condition_text(when: Any) -> str:
 
 
 def seen_labels(when: Any) -> tuple[SourceLabel, ...]:
-    """The labels that the thread must have seen, by the key "seen" of a rule's condition.
+    """The labels under the key "seen" of a rule's condition.
 
     >>> seen_labels({"seen": ["untrusted", "private"], "euros": {">": 50}})
     ('untrusted', 'private')
@@ -101,17 +101,17 @@ def seen_labels(when: Any) -> tuple[SourceLabel, ...]:
 
 
 def arguments_of(when: Condition) -> Condition:
-    """The part of a rule's condition that is about arguments."""
+    """The part of a rule's condition about arguments."""
     return {name: value for name, value in when.items() if name != SEEN or not seen_labels(when)}
 
 
 def check_condition(name: str, when: object) -> None:
-    """Raise a ValueError if a value is not a condition on arguments that JSON can hold."""
+    """Raise a ValueError if a value is not a condition on arguments in JSON."""
     example = f'Pass {name}={{"euros": {{"<=": 50}}}}, for example.'
     if not isinstance(when, Mapping) or not all(isinstance(key, str) for key in when):
         raise ValueError(f"{name} must be a dict with names of arguments, got {when!r}. {example}")
     for argument, expected in when.items():
-        # Any other dict is a value to compare with, unless it looks like a mistake in a comparison.
+        # Any other dict is a value to compare with, unless a mistake in a comparison is likely.
         if isinstance(expected, Mapping) and not is_comparison(expected):
             signs = set(map(str, expected))
             if signs & COMPARISONS.keys() or not expected:
@@ -129,7 +129,7 @@ def check_condition(name: str, when: object) -> None:
             if not isinstance(value, kinds.get(sign, object)):
                 kind = "a pattern such as '*.txt'" if "like" in sign else "a number or a string"
                 raise ValueError(f"{name}[{argument!r}][{sign!r}] must be {kind}, got {value!r}.")
-    # Arguments come as JSON, so nothing else could ever be equal to one.
+    # Arguments come as JSON, so no other value could ever be equal to an argument.
     try:
         json.dumps(dict(when), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -140,34 +140,34 @@ def check_condition(name: str, when: object) -> None:
 class Rule:
     """Rule for some calls of some tools: allow, ask, judge or deny.
 
-    A condition that cannot be decided, because an argument is missing or of another type, is met
-    for "ask", "deny" and "judge", and is not met for "allow". Conditions see the arguments that
-    the model wrote, before they are converted and before defaults of the tool are added.
+    An undecidable condition (an argument is missing or of another type) is met for "ask", "deny"
+    and "judge", and is not met for "allow". Conditions see the arguments as written by the model,
+    before conversions and without defaults of the tool.
 
     `when={"seen": "untrusted"}` holds if the thread has seen the result of a tool with this label,
-    `{"seen": ["untrusted", "private"]}` if it has seen both; see `tool_labels`. The key is never an
-    argument. The stack must have a `FlowGuardMiddleware`, which keeps what was seen.
+    `{"seen": ["untrusted", "private"]}` if the thread has seen both; see `tool_labels`. The key is
+    never an argument. The stack must have a `FlowGuardMiddleware`, which keeps the labels.
 
     Args:
         tool: The name of a tool, or a pattern such as "search*".
         action: "allow" runs the call. "ask" lets a person decide. "deny" answers the call with an
-            error. "judge" asks the judge of the policy, and does what `otherwise` says unless the
-            judge finds the call harmless.
-        when: Only calls for which this holds: a condition on arguments, or a function of the
-            ToolCallRequest. It must depend only on the call and the state. None: all calls.
-        reason: Why; the model reads it if the call is denied.
-        reviewers: Who may decide: roles, and people as "@ann"; a service checks it. Empty:
+            error. "judge" asks the judge of the policy; a harmless call runs, and `otherwise`
+            applies to any other call.
+        when: The calls: a condition on arguments, or a function of the ToolCallRequest, which must
+            depend only on the call and the state. None: all calls.
+        reason: The reason of the rule; the model reads the reason of a denied call.
+        reviewers: People who may decide: roles, and names as "@ann"; checked by a service. Empty:
             everybody.
-        otherwise: What happens to a call that the judge does not find harmless: "ask" or "deny".
-        allowed_decisions: The decisions that a person may make; default: all four.
-        description: What the reviewer should know: a string, or a function of the call, the state
-            and the runtime. Default: the tool and its arguments.
+        otherwise: Action for a call the judge does not find harmless: "ask" or "deny".
+        allowed_decisions: The decisions open to a person; default: all four.
+        description: Text for the reviewer: a string, or a function of the call, the state and the
+            runtime. Default: the tool and the arguments.
         args_schema: A JSON schema of the arguments, passed to the reviewer for a form.
-        remember: The longest time in seconds for which a person may approve later calls as well;
-            None: each call is asked about. See `StandingApproval`.
+        remember: The longest time in seconds of a standing approval for later calls; None: a person
+            is asked about each call. See `StandingApproval`.
 
     Raises:
-        ValueError: An argument cannot be used; the message names it.
+        ValueError: An argument cannot be used; the message names the argument.
 
     >>> Rule("refund", "allow", when={"euros": {"<=": 50}}).names("refund")
     True
@@ -198,25 +198,25 @@ class Rule:
                     f"{self.when[SEEN]!r}. For an argument of this name, pass a function."
                 )
             check_condition("when", arguments_of(self.when))
-        # Copies: the caller may change a list or a dict after a rule was made of it.
+        # Copies: the caller may change a list or a dict later.
         for name in ("when", "reviewers", "allowed_decisions", "args_schema"):
             if isinstance(value := getattr(self, name), list | dict | set):
                 object.__setattr__(self, name, deepcopy(value))
 
     @property
     def calls(self) -> str:
-        """The calls it is about, in words; empty for all calls of the tool."""
+        """The calls of the rule, in words; empty for all calls of the tool."""
         return condition_text(self.when)
 
     @property
     def asks(self) -> bool:
-        """Whether a person may be asked about the calls."""
+        """True if a person may be asked about the calls."""
         return self.action == "ask" or (self.action == "judge" and self.otherwise == "ask")
 
     def names(self, tool: str) -> bool:
         """Return True if the rule is about a tool of this name."""
         pattern = self.tool
-        # Each call tries each rule, and most rules name one tool: `fnmatchcase` takes longer.
+        # Each call tries each rule, and most rules name a single tool: `fnmatchcase` takes longer.
         if "*" in pattern or "?" in pattern or "[" in pattern:
             return pattern == "*" or fnmatchcase(tool, pattern)
         return tool == pattern
@@ -234,7 +234,7 @@ class Rule:
             sources = labels_seen(request)
             is_seen = None if sources is None else all(label in sources for label in labels)
             result = is_seen and result
-        # It cannot be decided. Only a rule that lets the call run needs to be sure.
+        # Undecidable. Only a rule with "allow" needs to be sure.
         return self.action != "allow" if result is None else result
 
 
@@ -273,21 +273,21 @@ OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a number of seconds greater than 0, or None",
     ),
 }
-"""For each option of a rule: whether a value is valid, and what is expected."""
+"""For each option of a rule: a check of a value, and the expected form."""
 
 UNCOVERED = Rule("*", "ask")
-"""What happens to a call that no rule of a policy is about."""
+"""The rule for calls without a rule in the policy."""
 
 
 ALLOWED = Rule("*", "allow")
-"""What happens to a call that needs no decision."""
+"""The rule for calls without a decision."""
 
 
 class ToolPolicy:
-    """Rules about tool calls. The first one that is about a call decides.
+    """Rules about tool calls. The first matching rule decides.
 
-    A call that no rule is about is asked about. A build warns about tools whose calls are not all
-    covered (AF213); a last `Rule("*", "ask")` covers them.
+    A person is asked about a call without a rule. A build warns about tools with uncovered calls
+    (AF213); a last `Rule("*", "ask")` covers these calls.
 
     Args:
         rules: The rules, in order.
@@ -327,17 +327,16 @@ class ToolPolicy:
         return f"ToolPolicy({', '.join(map(repr, self.rules))})"
 
     def rule_for(self, request: ToolCallRequest) -> Rule:
-        """The rule that decides about a call."""
+        """The rule about a call."""
         for rule in self.rules:
             if rule.matches(request):
                 return rule
         return UNCOVERED
 
     def allows(self, tool: str) -> bool:
-        """Return True if every call of a tool runs without a decision, whatever its arguments.
+        """Return True if every call of a tool runs without a decision, with any arguments.
 
-        False if that depends on the call, and in a subclass that chooses rules itself, of the
-        policy or of a rule.
+        False if arguments matter, or if a subclass of the policy or of a rule chooses the rule.
 
         >>> policy = ToolPolicy(Rule("search*", "allow"), Rule("*", "ask"))
         >>> policy.allows("search_mail"), policy.allows("refund")
@@ -355,7 +354,7 @@ class ToolPolicy:
 
     @property
     def covered(self) -> tuple[str, ...]:
-        """Patterns of the tools all of whose calls are covered."""
+        """Patterns of the tools without uncovered calls."""
         return tuple(r.tool for r in self.rules if r.when is None and decides_as_written(r))
 
 
@@ -367,9 +366,9 @@ def decides_as_written(value: Rule | ToolPolicy) -> bool:
 
 
 def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:
-    """The rules that decide about a call, one of each policy of an agent.
+    """The rules about a call, one of each policy of an agent.
 
-    A policy whose conditions need more than the call, its tool and the state is left out: its
+    A policy is left out if a condition needs more than the call, the tool and the state: its
     middleware decides when the run continues.
     """
     tool = tools_of(agent).get(call["name"])
@@ -384,20 +383,20 @@ def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A row of the table of a policy: what happens to some calls of one tool.
+    """A row of the table of a policy: the action for some calls of a tool.
 
     Args:
         tool: The name of the tool.
         rule: The name or pattern of the rule; empty if no rule covers these calls.
-        action: What happens: "allow", "ask", "deny" or "judge".
-        when: The calls it is about, in words; empty for all that the rows above leave.
-        otherwise: For "judge": what happens to a call that it does not find harmless.
-        reviewers: Who may decide; empty for everybody.
-        decisions: The decisions that a person may make.
+        action: "allow", "ask", "deny" or "judge".
+        when: The calls of the row, in words; empty for all calls without an earlier row.
+        otherwise: For "judge": the action for a call the judge does not find harmless.
+        reviewers: People who may decide; empty for everybody.
+        decisions: The decisions open to a person.
         remember: The longest time in seconds of a standing approval.
-        reason: Why.
+        reason: The reason of the rule.
         middleware: The name of the middleware; empty if the agent has no policy.
-        is_covered: Whether a rule says so. If not, a build warns.
+        is_covered: False if no rule covers the calls. A build then warns.
     """
 
     tool: str
@@ -414,10 +413,10 @@ class PolicyRow:
 
 
 def policy_table(agent: Any) -> list[PolicyRow]:
-    """Rows of what happens to the calls of each tool, in the order in which rules are tried.
+    """Actions for the calls of each tool, in the order of the rules.
 
     Args:
-        agent: What `create_agent` returned.
+        agent: An agent of `create_agent`.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -473,7 +472,7 @@ def _rows(middleware: str, policy: ToolPolicy, tool: str) -> list[PolicyRow]:
                 middleware=middleware,
             )
         )
-        # This rule is about all calls that are left, so no later one decides.
+        # This rule is about all remaining calls, so no later rule decides.
         if rule.when is None:
             return rows
     left = PolicyRow(tool, "", "ask", decisions=DECISIONS, middleware=middleware, is_covered=False)

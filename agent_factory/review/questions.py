@@ -39,7 +39,7 @@ from agent_factory.upstream import mark_invalid_resume
 
 @cache
 def _response_schema() -> CoreSchema:
-    # Pydantic would build it with each request.
+    # Pydantic would build the schema with each request.
     return TypeAdapter(HITLResponse).core_schema
 
 
@@ -74,7 +74,7 @@ class Question(dict[str, Any]):
     def ask(self) -> Any:
         """Interrupt with the question, and return the answer with complete decisions.
 
-        A refused answer raises ReviewError, and can be given again.
+        A refused answer raises ReviewError, and another answer may follow.
         """
         if self.calls[0].batched:
             return ask(dict(self), _Response, title="HITLResponse", check=self._check)
@@ -95,17 +95,17 @@ class Question(dict[str, Any]):
         return self._answer
 
     def _judge(self, call: PendingCall, decision: Any) -> Judgement:
-        # A call that has changed since is asked about again.
+        # The person is asked about the changed call later.
         if not is_about(call, decision):
             return Judgement(decision, None)
         return self._judges[call.id](decision)
 
 
 def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:
-    """Return the type of a decision about a call: those that may be made, with its arguments.
+    """Return the type of an allowed decision about a call, with the arguments of the call.
 
-    Only its JSON schema is used: a decision is judged by `judge`, which also takes an edit into a
-    call of another tool.
+    Only the JSON schema of the type is used: `judge` validates decisions, and also takes an edit
+    into a call of another tool.
     """
     forms: dict[str, Any] = {
         "approve": ApproveDecision,
@@ -126,13 +126,13 @@ def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:
 
 
 def arguments_of(tool: BaseTool | None) -> Any:
-    """Return a type whose JSON schema is that of the arguments of a tool."""
+    """Return a type with the JSON schema of the arguments of a tool."""
     schema: Any = {"type": "object"} if tool is None else tool.tool_call_schema
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         return schema
     if not isinstance(schema, dict):  # a model of pydantic 1
         schema = schema.schema()
-    # Its definitions would have to stand at the top of the schema around it.
+    # Definitions would have to stand at the top of the outer schema.
     plain = {key: part for key, part in dereference_refs(schema).items() if key != "$defs"}
     return Annotated[dict[str, Any], WithJsonSchema(plain)]
 
@@ -144,18 +144,18 @@ def ask(
     title: str,
     check: Callable[[object], object] | None = None,
 ) -> Any:
-    """Interrupt with a question, and return the answer; a refused one raises ReviewError.
+    """Interrupt with a question, and return the answer; a refused answer raises ReviewError.
 
-    The JSON schema of the form goes with the question. A check returns an answer in its complete
-    form, in place of the form's own validation.
+    The JSON schema of the form goes with the question. A check returns the complete answer, in
+    place of a validation by the form.
     """
-    # A validator in `Annotated` would stay in a cache of typing, with the agent that it refers to.
+    # A validator in `Annotated` would stay in a cache of typing, and so would its agent.
     checks: dict[str, Any] = {}
     if check is not None:
         checks["check"] = field_validator("root", mode="wrap")(lambda answer, _: check(answer))
     model: Any = create_model(title, __base__=RootModel, __validators__=checks, root=(form, ...))
-    # LangGraph stores an answer as soon as `interrupt` returns it. Only an answer that its
-    # `response_schema` refuses can be given again, so all validation is part of the schema.
+    # LangGraph stores an answer as soon as `interrupt` returns. Only after a refusal by the
+    # `response_schema` may another answer follow, so all validation is part of the schema.
     try:
         return interrupt(question, response_schema=model).root
     except ValidationError as error:
@@ -167,5 +167,5 @@ def ask(
             reason = f"{place}: {refusal or mistakes[0]['msg']}"
             got = f"got {describe(mistakes[0]['input'])}."
             refusal = InvalidAnswer(title, f"{reason.removesuffix('.')}, {got}", "Answer again.")
-        # LangGraph keeps the question open for an error with its mark, as the ValidationError had.
+        # LangGraph keeps the question open for an error with this mark of the ValidationError.
         raise mark_invalid_resume(refusal) from None

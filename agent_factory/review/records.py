@@ -1,14 +1,14 @@
-"""Records of reviewed tool calls, kept in the response metadata of the message that made them.
+"""Records of reviewed tool calls, kept in the response metadata of the model's message.
 
 Response metadata is stored with the thread and is not sent to a provider. An agent drops records
-that a model returns.
+in the answer of a model.
 
-- `REVIEWED`: by the name of the reviewer, the ids of the calls that were decided about, each with
-  the digest of the call that may run.
-- `EDITED`: the calls as the model made them, by id, where a reviewer replaced them.
+- `REVIEWED`: by the name of the reviewer, the ids of the decided calls, each with the digest of the
+  call with permission to run.
+- `EDITED`: the original calls of the model, by id, where a reviewer replaced a call.
 
-The result of a call has `RAN`: the name and the arguments of the call that ran, where that is not
-the one in the message.
+The result of a call has `RAN`: the name and the arguments of the executed call, if not the call in
+the message.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ MARKS = RECORDS | {
     "tool_call_limit",
     "tool_call_limits",
 }
-"""Keys of a message's metadata that an agent and the built-in middleware write, and then trust.
+"""Keys of a message's metadata, written and later trusted by an agent and built-in middleware.
 
-So are all that begin with "lc_", such as "lc_source".
+Keys with the prefix "lc_", such as "lc_source", are marks as well.
 """
 
 CLIENT_REQUEST = frozenset({"client_response_format", "client_tool_choice", "client_tools"})
-"""Keys of an artifact by which ClientToolsMiddleware knows what a client asks for."""
+"""Keys of an artifact with the wishes of a client, for ClientToolsMiddleware."""
 
 _MARKED = ("response_metadata", "additional_kwargs", "artifact")
 
@@ -67,11 +67,11 @@ REJECTED = (
     "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "
     "user asks for it; find another way, or ask what they want instead."
 )
-"""What the model reads if a reviewer gave no reason."""
+"""Result of a rejected call without a reason."""
 
 
 def digest(*parts: object) -> str:
-    """32 hexadecimal digits that name these values, in whatever process."""
+    """Name of some values, 32 hexadecimal digits, the same in every process."""
     # sort_keys: the order of the arguments means nothing to a tool.
     text = json.dumps(parts, default=str, sort_keys=True)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -88,7 +88,7 @@ def tool_digest(tool: BaseTool | None) -> str:
 
 
 def call_digest(call: Mapping[str, object], tool: BaseTool | None) -> str:
-    """The digest of a call, which an approval names: of the tool and the arguments."""
+    """The digest of a call, by which approvals name the call: of the tool and the arguments."""
     return digest(call["name"], call["args"], tool_digest(tool))
 
 
@@ -100,13 +100,13 @@ def is_same_call(call: Mapping[str, object], other: Mapping[str, object]) -> boo
 def split_decisions(
     pairs: Iterable[tuple[ToolCall, Mapping[str, Any]]],
 ) -> tuple[dict[str | None, ToolCall], list[ToolMessage]]:
-    """The calls that replace others, by id, and the results of those that do not run."""
+    """The edited calls by id, and the results of rejected and answered calls."""
     edits: dict[str | None, ToolCall] = {}
     results = []
     for call, decision in pairs:
         if decision["type"] == "edit":
             action = decision["edited_action"]
-            # An edit that changes nothing is an approval, and leaves no record of an edit.
+            # An edit without a change is an approval, and leaves no record of an edit.
             if not is_same_call(action, call):
                 edits[call["id"]] = cast("ToolCall", {**call, **action})
         elif decision["type"] == "reject":
@@ -118,7 +118,7 @@ def split_decisions(
 
 
 def decided(call: ToolCall, kind: Literal["reject", "respond"], text: str) -> ToolMessage:
-    """The result of a call that a decision answers, marked as langchain marks it."""
+    """The result of a call by a decision, with the mark of langchain."""
     return ToolMessage(
         text,
         tool_call_id=call["id"],
@@ -136,21 +136,21 @@ def with_review(
 ) -> AIMessage:
     """The message with a record of its review, and with the edited calls in place.
 
-    The digests are those of what may run, by the ids of the calls that were decided about.
+    The digests name the calls with permission to run, by the ids of the decided calls.
     """
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
     record: dict[str, object] = {
         REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: dict(digests)},
-        # An earlier record wins: it has the call as the model made it.
+        # An earlier record wins: it has the original call of the model.
         EDITED: {**originals, **metadata.get(EDITED, {})},
     }
     content: Any = message.content
     if isinstance(content, list):
-        # A copy, because the message may be the one in the state.
+        # A copy, because the message may be in the state.
         content = list(content)
-        # Some providers repeat a call in a content block, each under its own key and either as a
-        # dict or as JSON. A block that still held the old call would contradict `tool_calls`.
+        # Some providers repeat a call in a content block, each under a key of the provider, as a
+        # dict or as JSON. A block with the old call would contradict `tool_calls`.
         for at, block in enumerate(content):
             has_name = isinstance(block, dict) and "name" in block
             if has_name and (edit := edits.get(block.get("call_id") or block.get("id"))):
@@ -168,7 +168,7 @@ def with_review(
 
 
 def without_decisions(message: AIMessage) -> AIMessage:
-    """The message without what was decided about its calls. Edited calls stay, with their record.
+    """The message without decisions about its calls. Edited calls stay, with their record.
 
     >>> message = AIMessage("", response_metadata={REVIEWED: {"R": {"1": "a"}}, "model": "m"})
     >>> without_decisions(message).response_metadata
@@ -180,9 +180,9 @@ def without_decisions(message: AIMessage) -> AIMessage:
 
 
 def without_marks(value: object) -> Any:
-    """A value from outside, without the marks of an agent in any message in it.
+    """A value from outside, without the marks of an agent in the messages of the value.
 
-    Only an agent and its middleware write them. A message may come as an object, as a dict, or
+    Only an agent and its middleware write marks. A message may come as an object, as a dict, or
     serialized.
 
     >>> without_marks([{"role": "ai", "response_metadata": {REVIEWED: {}, "model": "m"}}])
@@ -212,31 +212,31 @@ def _unmarked(part: object, name: str) -> Any:
     """A part of a message without marks; the part itself if it has none."""
     if not isinstance(part, Mapping):
         return part
-    # An artifact belongs to its tool, except for what a client asks for.
+    # An artifact belongs to the tool, except for the wishes of a client.
     marks, prefix = (CLIENT_REQUEST, ()) if name == "artifact" else (MARKS, "lc_")
     bare = {k: v for k, v in part.items() if k not in marks and not str(k).startswith(prefix)}
     return bare if len(bare) < len(part) else part
 
 
 def last_records(messages: Sequence[AnyMessage]) -> Mapping[str, Any]:
-    """The metadata of the last message of the model, which holds the records of its calls."""
+    """The metadata of the model's last message, with the records of the calls."""
     answers = (m.response_metadata for m in reversed(messages) if isinstance(m, AIMessage))
     return next(answers, {})
 
 
 def caller_of(messages: Sequence[Any], call_id: str | None) -> AIMessage | None:
-    """The message that made a call: the newest one with its id, because models give ids again."""
+    """The newest message with a call of this id, because models give ids again."""
     answers = (message for message in reversed(messages) if isinstance(message, AIMessage))
     return next((m for m in answers if any(c["id"] == call_id for c in m.tool_calls)), None)
 
 
 def approved_digest(call: ToolCall, records: Mapping[str, Any], reviewer: str) -> str | None:
-    """The digest of what a reviewer let run under the id of a call; None without a decision."""
+    """The digest of the approved call under the id of a call; None without a decision."""
     return cast("str | None", records.get(REVIEWED, {}).get(reviewer, {}).get(call["id"]))
 
 
 def original_of(call: ToolCall, records: Mapping[str, Any]) -> ToolCall | None:
-    """The call as the model made it, if a reviewer replaced it."""
+    """The original call of the model, if a reviewer replaced the call."""
     return cast("ToolCall | None", records.get(EDITED, {}).get(call["id"]))
 
 
@@ -248,12 +248,12 @@ def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
         "{name}": ran["name"],
         "{args}": json.dumps(ran["args"], default=str, ensure_ascii=False),
     }
-    # In one pass: an argument that looks like a field of the template is not filled in.
+    # In a single pass: an argument in the form of a field of the template is not filled in.
     return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], template)
 
 
 def with_edit(result: object, call: ToolCall, ran: ToolCall, notice: str) -> Any:
-    """The result of an edited call with a notice: a message, a command, or a list of them."""
+    """The result of an edited call with a notice: a message, a command, or a list of both."""
     if isinstance(result, list):
         return [with_edit(item, call, ran, notice) for item in result]
     if isinstance(result, ToolMessage) and result.tool_call_id == call["id"]:

@@ -21,13 +21,13 @@ class Action(TypedDict):
 
 
 class ActionRequest(Action):
-    """A call that waits for a decision.
+    """A call before a decision.
 
     Attributes:
-        description: What the reviewer should know.
+        description: Text for the reviewer.
         tool_call_id: The id of the call.
-        digest: Names the tool, its description and its arguments, and the arguments of the call. A
-            decision with this digest is not applied to another call.
+        digest: Digest of the tool with description and arguments, and of the arguments of the call.
+            A decision with this digest is not applied to another call.
     """
 
     description: str
@@ -36,14 +36,14 @@ class ActionRequest(Action):
 
 
 class ReviewConfig(TypedDict):
-    """The decisions that may be made about an action.
+    """The allowed decisions about an action.
 
     Attributes:
         action_name: The tool.
         allowed_decisions: The types of decision.
-        args_schema: A JSON schema of the arguments, for a form to edit them in.
-        reviewers: Who may decide: roles, and people as "@ann".
-        remember: The longest time in seconds for which later calls may be approved as well.
+        args_schema: A JSON schema of the arguments, for a form to edit the arguments.
+        reviewers: People who may decide: roles, and names as "@ann".
+        remember: The longest time in seconds of a standing approval for later calls.
     """
 
     action_name: str
@@ -54,20 +54,20 @@ class ReviewConfig(TypedDict):
 
 
 class HITLRequest(TypedDict):
-    """The pending calls of one turn, and in the same order the decisions that may be made."""
+    """The pending calls of a turn, and in the same order the allowed decisions."""
 
     action_requests: list[ActionRequest]
     review_configs: list[ReviewConfig]
 
 
 class ToolApprovalRequest(ActionRequest):
-    """One pending call, and the decisions that may be made about it.
+    """A pending call, and the allowed decisions about the call.
 
-    The keys are those of langchain's request, and `digest` and `review_config`.
+    The keys are the keys of langchain's request, `digest` and `review_config`.
 
     Attributes:
         type: Marks the request.
-        review_config: The decisions that may be made.
+        review_config: The allowed decisions.
     """
 
     type: Literal["tool_approval"]
@@ -79,10 +79,11 @@ class Remember(TypedDict):
     """Approve later calls of the tool as well.
 
     Attributes:
-        seconds: For how long.
-        when: A condition on their arguments; `{}` holds for any. Default: the same arguments.
+        seconds: Duration of the approval.
+        when: A condition on the arguments of later calls; `{}` holds for any arguments. Default:
+            the same arguments.
         thread: Only in this thread.
-        by: Who approves them.
+        by: The person who approves.
     """
 
     seconds: float
@@ -93,11 +94,11 @@ class Remember(TypedDict):
 
 @_NO_OTHER_KEYS
 class ApproveDecision(TypedDict):
-    """Run the call as it is.
+    """Run the call unchanged.
 
     Attributes:
         remember: Approve later calls as well.
-        digest: The digest of the call that is approved; each decision may have one.
+        digest: The digest of the approved call; each decision may have a digest.
     """
 
     type: Literal["approve"]
@@ -107,10 +108,10 @@ class ApproveDecision(TypedDict):
 
 @_NO_OTHER_KEYS
 class EditDecision(TypedDict):
-    """Run another call instead, and report that to the model.
+    """Run another call instead, and report the change to the model.
 
     Attributes:
-        edited_action: The call that runs, with all of its arguments. Nothing is merged.
+        edited_action: The call to run, with all arguments. Nothing is merged.
     """
 
     type: Literal["edit"]
@@ -123,7 +124,7 @@ class RejectDecision(TypedDict):
     """Do not run the call.
 
     Attributes:
-        message: What the model reads; default: a text that says that a reviewer rejected the call.
+        message: The reason for the model; default: a text about the rejection.
     """
 
     type: Literal["reject"]
@@ -140,19 +141,19 @@ class RespondDecision(TypedDict):
     """
 
     type: Literal["respond"]
-    # A tool that asks may take any value as its answer.
+    # A tool may take any value as the answer to its question.
     message: Any
     digest: NotRequired[str]
 
 
-# With a discriminator, an error is about the decision that was meant, and not about all four.
+# With a discriminator, an error is about the intended decision, and not about all four.
 Decision = Annotated[
     ApproveDecision | EditDecision | RejectDecision | RespondDecision, Field(discriminator="type")
 ]
-"""One decision of a reviewer. It has no other parts than these."""
+"""A decision of a reviewer, without further parts."""
 
 
 class HITLResponse(TypedDict):
-    """The answer to a HITLRequest: a decision for each of its actions, in the same order."""
+    """The answer to a HITLRequest: a decision for each action, in the same order."""
 
     decisions: list[Decision]

@@ -1,4 +1,4 @@
-"""Labels that a thread has seen: which tools have brought it untrusted text and private data."""
+"""Labels in a thread: the tools with untrusted text and private data among their results."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from agent_factory.tools.labels import own_labels as own_labels
 from agent_factory.tools.registry import plan_inside
 
 SEEN: Final = "seen"
-"""Key of a rule's condition: what the thread has seen."""
+"""Key of a rule's condition with the labels in the thread."""
 
 STATE_KEY: Final = "seen_labels"
-"""Key of the state with what the thread has seen, which `FlowGuardMiddleware` writes."""
+"""Key of the state with the labels in the thread, written by `FlowGuardMiddleware`."""
 
 SourceLabel = Literal["untrusted", "private"]
 
@@ -38,8 +38,8 @@ class LabelSource(TypedDict):
     """Origin of a label in a thread.
 
     Attributes:
-        tool: The tool whose result brought it; of an agent inside as "clerk/fetch".
-        call: The id of its call, which its message has; None for a tool that the call may use.
+        tool: The tool with the first result; a tool of an agent inside as "clerk/fetch".
+        call: The id of the call of this result; None for a tool within reach of the call.
     """
 
     tool: str
@@ -47,15 +47,15 @@ class LabelSource(TypedDict):
 
 
 Seen = Mapping[str, LabelSource]
-"""What a thread has seen, by label: the first result that brought it."""
+"""The labels in a thread, each with the first result of the label."""
 
 _outer: ContextVar[Seen] = ContextVar("seen_outside", default=MappingProxyType({}))
-"""What the threads of the agents have seen that called this one."""
+"""The labels in the threads of the outer agents."""
 
 
 @contextmanager
 def seen_outside(sources: Seen) -> Iterator[None]:
-    """Let the agents that a tool calls know what the thread has seen that calls the tool."""
+    """Let the agents inside of a tool know the labels in the thread of the tool call."""
     token = _outer.set({**sources, **_outer.get()})  # the outermost thread has seen it first
     try:
         yield
@@ -64,9 +64,9 @@ def seen_outside(sources: Seen) -> Iterator[None]:
 
 
 def labels_inside(tool: BaseTool | None) -> dict[str, str]:
-    """Return the labels of the tools of an agent that a tool calls; for each, a tool that has it.
+    """Return the labels of the tools of an agent inside a tool, each with a tool of the label.
 
-    A tool with an effect outside counts if nothing in there decides about it.
+    A tool with an effect outside counts if nothing in the agent guards the tool.
     """
     labels: dict[str, str] = {}
     if tool is not None and (plan := plan_inside(tool)) is not None:
@@ -78,23 +78,23 @@ def labels_inside(tool: BaseTool | None) -> dict[str, str]:
 
 
 def flow_labels(tool: BaseTool | None) -> dict[str, str]:
-    """Return the labels of a tool and of the agent that it calls, and for each the tool it is from.
+    """Return the labels of a tool and of the agent inside, each with the name of the tool.
 
-    `tool_labels` of a tool that calls an agent decides about its results, not about its effects.
+    `tool_labels` of a tool with an agent inside is about the results, not about the effects.
     """
     if tool is None:
         return {}
     is_said = own_labels(tool) is not None
     inside = (label for label in labels_inside(tool) if label == "outside" or not is_said)
-    # Whether a tool of the agent ran is not known here, so the result is that of the agent.
+    # The tools used by the agent are not known here, so the label comes from the agent.
     return dict.fromkeys((*inside, *labels_of(tool)), tool.name)
 
 
 def thread_labels(request: ToolCallRequest) -> Seen | None:
-    """Return what the thread of a call has seen; None if it has no state, so that nobody knows.
+    """Return the labels in the thread of a call; None without a state.
 
-    Results that the thread still has count even if nothing kept their labels: those from before
-    the agent had a `FlowGuardMiddleware`, and those that a layer outside of it wrote.
+    Results in the thread count even without stored labels: results older than the
+    `FlowGuardMiddleware` of the agent, and results of a layer outside of this middleware.
     """
     state: Any = request.state
     if not isinstance(state, Mapping) or "messages" not in state:
@@ -113,18 +113,18 @@ def thread_labels(request: ToolCallRequest) -> Seen | None:
 
 
 def _labels_by_name(request: ToolCallRequest) -> Callable[[str | None], dict[str, str]]:
-    """Return a function that returns `flow_labels` of a tool of the agent, by its name."""
+    """Return a function from the name of a tool of the agent to `flow_labels` of the tool."""
     tools = {tool.name: tool for tool in getattr(request.runtime, "tools", None) or ()}
     # Most results of a thread are of a few tools.
     return cache(lambda name: flow_labels(tools.get(name or "")))
 
 
 def labels_seen(request: ToolCallRequest) -> Seen | None:
-    """Return what the thread of a call has seen, for a rule about the call; None if nobody knows.
+    """Return the labels for a rule about a call; None if unknown.
 
-    A call of an agent counts as having seen what the tools of that agent bring. A call with an
-    effect outside counts as having seen the private data that its tool brings itself, and, after
-    text of others, that which another call of its turn may leave where this one finds it.
+    The labels in the thread, and more: for a call of an agent, the labels of the tools of this
+    agent; for a call with an effect outside, private data of the tool, and, after untrusted text,
+    private data of another call of the turn, which may leave the data within reach of this call.
     """
     sources = thread_labels(request)
     if sources is None:
@@ -140,7 +140,7 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
 
 
 def seen_text(sources: Seen | None, labels: Iterable[str]) -> str:
-    """Say which results brought some labels, in a sentence for those who decide about a call.
+    """Name the results with some labels, in a sentence for a reviewer.
 
     >>> seen_text({"private": {"tool": "read_mail", "call": "call_1"}}, ("private",))
     'The thread has seen private data: the result of read_mail (call_1).'

@@ -1,4 +1,4 @@
-"""Standing approvals: a person approves a call, and later calls like it."""
+"""Standing approvals: a person approves a call, and similar later calls."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from agent_factory.review.requests import Remember
 from agent_factory.types import providing, run_services
 
 NAMESPACE = "approvals"
-"""Namespace of a LangGraph store in which standing approvals are kept."""
+"""Namespace of standing approvals in a LangGraph store."""
 
 _BATCH = 1000
-"""Items that are read from a store at a time."""
+"""Number of items in a read from a store."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandingApproval:
     """Approval of later calls of a tool.
 
-    It holds for calls that the same rule of the same review asks about, of the same tool (by
-    description and arguments), with the same arguments or those for which `when` holds.
+    An approval holds for calls under the same rule of the same review, of the same tool (by
+    description and arguments), with the same arguments or with arguments that meet `when`.
 
     Args:
-        id: Its id: the same for the same decision.
+        id: The id: the same for the same decision.
         tool: The name of the tool.
         schema: The digest of the tool, the review and the rule.
-        args: The arguments of the call that was approved.
-        when: A condition on the arguments of later calls; `{}` holds for any. None: they must be
-            the same as those of the call that was approved.
-        seconds: For how long.
-        by: Who gave it.
-        thread: The thread in which it holds; None for all.
-        given_at: When it was given, in seconds since 1970.
-        expires_at: When it ends.
-        revoked_at: When it was revoked.
-        revoked_by: Who revoked it.
-        uses: How many calls have run by it.
-        tenant: Whose threads it is for, in a service.
-        agent: For which agent, in a service.
+        args: The arguments of the approved call.
+        when: A condition on the arguments of later calls; `{}` holds for any arguments. None: the
+            arguments of the approved call.
+        seconds: Duration.
+        by: The person who gave the approval.
+        thread: The thread of the approval; None for all threads.
+        given_at: Time of the approval, in seconds since 1970.
+        expires_at: Time of the end.
+        revoked_at: Time of the revocation.
+        revoked_by: The person who revoked the approval.
+        uses: Number of calls by this approval.
+        tenant: The tenant of the threads, in a service.
+        agent: The agent, in a service.
     """
 
     id: str
@@ -69,7 +69,7 @@ class StandingApproval:
     agent: str = ""
 
     def covers(self, call: ToolCall, schema: str, thread: str | None, now: float) -> bool:
-        """Return True if a call may run by this approval at this time."""
+        """Return True if a call may run by this approval at a time."""
         is_same = (self.tool, self.schema) == (call["name"], schema)
         if not (is_same and self.thread in (None, thread) and self.is_active(now)):
             return False
@@ -79,7 +79,7 @@ class StandingApproval:
 
     @property
     def condition(self) -> str:
-        """The calls it is about, in words."""
+        """The calls of the approval, in words."""
         return condition_text(self.args if self.when is None else self.when)
 
     def is_active(self, now: float) -> bool:
@@ -92,11 +92,11 @@ class StandingApproval:
 
 
 Subject = tuple[ToolCall, str, str | None]
-"""A call, the digest of the tool and of the rule that asks, and the thread."""
+"""A call, the digest of the tool and the rule, and the thread."""
 
 
 def subject_of(review: str, rule: Rule, request: ToolCallRequest) -> Subject:
-    """Return the subject of a standing approval: calls that another rule asks about are not."""
+    """Return the subject of a standing approval; the subject depends on the rule."""
     thread = ((request.runtime.config or {}).get("configurable") or {}).get("thread_id")
     parts = (rule.tool, rule.action, rule.calls, sorted(rule.reviewers), rule.remember)
     scope = digest(tool_digest(request.tool), review, *parts)
@@ -106,7 +106,7 @@ def subject_of(review: str, rule: Rule, request: ToolCallRequest) -> Subject:
 def approval_by(
     review: str, rule: Rule, request: ToolCallRequest, decision: Mapping[str, Any]
 ) -> StandingApproval | None:
-    """Return the standing approval that a decision about a call gives, if there is one."""
+    """Return the standing approval in a decision about a call, if any."""
     remember: Remember | None = decision.get("remember")
     if remember is None:
         return None
@@ -114,7 +114,7 @@ def approval_by(
     caller = caller_of(request.state["messages"], call["id"])
     source = [caller.id] if caller else []
     return StandingApproval(
-        # The same if the node runs again after a pause, so that the approval is kept once.
+        # The same if the node runs again after a pause, so the approval is stored once.
         id=digest(source, *subject)[:16],
         tool=call["name"],
         schema=scope,
@@ -130,33 +130,33 @@ class ApprovalStore(Protocol):
     """Store of standing approvals. In async runs the methods are called in threads."""
 
     def add(self, approval: StandingApproval) -> None:
-        """Keep an approval from now on, unless one with its id is known: also a revoked one."""
+        """Add an approval, unless an approval has this id already, even after a revocation."""
 
     def find(
         self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
     ) -> StandingApproval | None:
-        """An approval by which a call may run now; with an id, only that one."""
+        """An approval by which a call may run now; with an id, only this approval."""
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
-        """Note that a call runs by an approval."""
+        """Note a call by an approval."""
 
     def list(self, *, active: bool = True) -> Sequence[StandingApproval]:
         """The approvals, the newest first.
 
         Args:
-            active: Only those that are neither revoked nor expired.
+            active: Leave out revoked and expired approvals.
         """
 
     def revoke(self, approval_id: str, by: str) -> StandingApproval:
-        """End an approval; LookupError if there is none with this id."""
+        """End an approval; LookupError for an unknown id."""
 
 
 class StoredApprovals:
     """Standing approvals in a LangGraph store.
 
     Args:
-        store: The store, such as that of an agent.
-        scope: Names that keep approvals apart: those of one scope are not found in another.
+        store: The store, such as the store of an agent.
+        scope: Names of a scope. Approvals are found within their scope only.
 
     >>> from langgraph.store.memory import InMemoryStore
     >>> approvals = StoredApprovals(InMemoryStore())
@@ -167,33 +167,31 @@ class StoredApprovals:
 
     def __init__(self, store: BaseStore, scope: tuple[str, ...] = ()) -> None:
         self._store = store
-        # Three records, each written by one method: none can undo what another has written.
+        # Three records, each written by a single method, so no write can undo another.
         self._grants, self._revocations, self._uses = (
             (NAMESPACE, *scope, kind) for kind in ("given", "revoked", "used")
         )
 
     def add(self, approval: StandingApproval) -> None:
-        """Keep an approval from now on, unless one with its id is known: also a revoked one."""
-        # A node that runs again adds the same approval: that must neither prolong it nor undo its
-        # end.
+        """Add an approval, unless an approval has this id already, even after a revocation."""
+        # A repeated node adds the same approval again, which must neither prolong nor renew it.
         if self._store.get(self._grants, approval.id) is None:
             now = time.time()
             record = replace(approval, given_at=now, expires_at=now + approval.seconds)
-            # index=False: a search for similar texts in this store should not find approvals.
+            # index=False: searches for similar texts in this store should not find approvals.
             self._store.put(self._grants, approval.id, asdict(record), index=False)
 
     def find(
         self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
     ) -> StandingApproval | None:
-        """An approval by which a call may run now; with an id, only that one."""
+        """An approval by which a call may run now; with an id, only this approval."""
         now = time.time()
         approvals = (x for x in self.list() if x.covers(call, schema, thread, now))
         return next((x for x in approvals if approval_id in (None, x.id)), None)
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
-        """Count a call that runs by an approval."""
-        # A LangGraph store has no atomic addition: of two calls at one moment, one may not be
-        # counted.
+        """Count a call by an approval."""
+        # A LangGraph store has no atomic addition: two calls at a moment may count as one.
         record = self._store.get(self._uses, approval.id)
         times = 1 + (record.value["times"] if record else 0)
         self._store.put(self._uses, approval.id, {"times": times}, index=False)
@@ -206,17 +204,17 @@ class StoredApprovals:
         for id_, value in grants.items():
             changes = {**revocations.get(id_, {}), "uses": uses.get(id_, {"times": 0})["times"]}
             merged = {**value, **changes}
-            # Another version may have stored more fields than this one has.
+            # A newer version may have stored more fields.
             records.append(StandingApproval(**{name: merged[name] for name in names}))
         now = time.time()
         selection = [approval for approval in records if approval.is_active(now) or not active]
         return sorted(selection, key=lambda approval: approval.given_at, reverse=True)
 
     def revoke(self, approval_id: str, by: str) -> StandingApproval:
-        """End an approval; LookupError if there is none with this id."""
+        """End an approval; LookupError for an unknown id."""
         if self._store.get(self._grants, approval_id) is None:
             raise LookupError(f"There is no standing approval {approval_id!r}.")
-        # The first revocation stays, with its time and its author.
+        # The first revocation stays, with time and author.
         if self._store.get(self._revocations, approval_id) is None:
             value = {"revoked_at": time.time(), "revoked_by": by}
             self._store.put(self._revocations, approval_id, value, index=False)
@@ -228,13 +226,13 @@ class StoredApprovals:
             start = len(values)
             items = self._store.search(namespace, limit=_BATCH, offset=start)
             values.update((item.key, item.value) for item in items)
-            # A store that ignores `offset` returns the same page again.
+            # A store without support for `offset` returns the same page again.
             if len(items) < _BATCH or len(values) == start:
                 return values
 
 
 def remember_error(remember: object, args: Mapping[str, object], longest: float) -> str | None:
-    """Return what is wrong with the `remember` of a decision about a call; None if nothing is."""
+    """Return the mistake in the `remember` of a decision about a call, if any."""
     if not isinstance(remember, Mapping):
         return f"'remember' must be a dict, got {describe(remember)}."
     seconds, when = remember.get("seconds"), remember.get("when")
@@ -255,13 +253,13 @@ def remember_error(remember: object, args: Mapping[str, object], longest: float)
 
 @contextmanager
 def approvals_of_run(store: ApprovalStore) -> Iterator[None]:
-    """Keep the standing approvals of the agents that run within the block in a store.
+    """Store the standing approvals of agents within the block in a store.
 
-    It takes the place of the agent's own store, also in subagents, and in the threads and tasks
-    that LangGraph starts.
+    The store takes the place of the stores of the agents, also in subagents, and in the threads and
+    tasks of LangGraph.
 
     Args:
-        store: Where approvals are kept.
+        store: The store of approvals.
 
     >>> from langgraph.store.memory import InMemoryStore
     >>> with approvals_of_run(StoredApprovals(InMemoryStore(), scope=("acme", "desk"))):
@@ -272,7 +270,7 @@ def approvals_of_run(store: ApprovalStore) -> Iterator[None]:
 
 
 def approval_store(store: BaseStore | None) -> ApprovalStore | None:
-    """Return the store of `approvals_of_run` in this context, or else that of an agent."""
+    """Return the store of `approvals_of_run` in this context, or else the store of an agent."""
     of_run: ApprovalStore | None = run_services.get().approvals
     return of_run or (None if store is None else StoredApprovals(store))
 
@@ -280,11 +278,11 @@ def approval_store(store: BaseStore | None) -> ApprovalStore | None:
 def approvals(agent: object, *, active: bool = True) -> list[StandingApproval]:
     """The standing approvals in the store of an agent, the newest first.
 
-    Agents with the same store share them.
+    Agents with the same store share approvals.
 
     Args:
         agent: An agent with a `store`.
-        active: Only those that are neither revoked nor expired.
+        active: Leave out revoked and expired approvals.
 
     Raises:
         ArgumentError: The agent has no store.
@@ -304,11 +302,11 @@ def revoke(agent: object, approval_id: str, *, by: str) -> StandingApproval:
     Args:
         agent: An agent with a `store`.
         approval_id: The id of the approval.
-        by: Who ends it.
+        by: The person who ends the approval.
 
     Raises:
         ArgumentError: The agent has no store.
-        LookupError: There is no approval with this id.
+        LookupError: No approval has this id.
     """
     return _store_of(agent).revoke(approval_id, by)
 

@@ -1,6 +1,6 @@
-"""Steps: what decisions write to a thread, and how its run continues.
+"""Steps: writes of decisions to a thread, and the input with which the run continues.
 
-A planner turns decisions into a step, a value; `apply` writes it and invokes the agent.
+A planner turns decisions into a step, a value; `apply` writes the step and invokes the agent.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
 P = ParamSpec("P")
 
 REVIEWER = "review"
-"""Name of the reviewer in the record that the model's message keeps."""
+"""Name of the reviewer in the record of the model's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Writes and input that apply decisions to a thread."""
+    """Writes and input which apply decisions to a thread."""
 
-    # Each write is an update, and the node to write it as, whose edges lead to what runs next. An
-    # update of None ends the tasks of this step and keeps what they wrote.
+    # Each write is an update, and the node to write as; the edges of this node lead to the next
+    # nodes. An update of None ends the tasks of this step and keeps their writes.
     writes: tuple[tuple[Mapping[str, object] | None, str], ...] = ()
     input: object = None
-    runs: bool = True  # whether the agent is invoked after the writes
+    runs: bool = True  # False: the agent is not invoked after the writes
 
 
 Thread = tuple[StateSnapshot, Pending]
-"""The state of a thread, and what it waits for."""
+"""The state of a thread, and the pending calls."""
 
 StepPlanner = Callable[[Pending, Topology | None, Judge], Step]
-"""Plans a step from what a paused thread waits for and from the agent's topology.
+"""Plans a step from the pending calls of a thread, the agent's topology and a judge.
 
-Decisions are judged by the tools and the policies of the agent.
+The judge knows the tools and the policies of the agent.
 """
 
 
@@ -75,7 +75,7 @@ Decisions are judged by the tools and the policies of the agent.
 
 
 def plan_decision(kind: str, call_id: str | None, **details: object) -> StepPlanner:
-    """Plan one decision about one call, or about all open calls; details of None are left out."""
+    """Plan a decision about a call, or about all open calls; details of None are left out."""
     decision = {"type": kind, **{k: v for k, v in details.items() if v is not None}}
 
     def plan_step(pending: Pending, topology: Topology | None, judge: Judge) -> Step:
@@ -112,8 +112,7 @@ def plan_input(input: Any) -> StepPlanner:
     def plan_step(pending: Pending, topology: Topology | None, _: Judge) -> Step:
         writes: list[tuple[dict[str, object] | None, str]] = []
         if pending.finished:
-            # Writing as a node, or new input, would drop what finished tasks of this step have
-            # written.
+            # A write as a node, or new input, would drop the writes of finished tasks of this step.
             writes.append((None, CLEAR_TASKS))
         if topology is not None and TOOLS in topology.nodes:
             text = SUPERSEDED if is_before_tools(topology, pending.next) else UNFINISHED
@@ -154,7 +153,7 @@ def plan_decisions(
     if any(call.id not in decisions for call in pending.calls):
         return _record(pending, topology, decisions)
     messages: list[AnyMessage] = []
-    # The calls have run. An answer replaces the content of their results.
+    # The calls have run. An answer replaces the content of a result.
     if pending.calls[0].kind == "result":
         respond = {id_: d["message"] for id_, d in decisions.items() if d["type"] == "respond"}
         for message in pending.tail:
@@ -181,7 +180,7 @@ def plan_decisions(
 def _plan_answers(
     pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, object]]
 ) -> Step:
-    """Answer the interrupts for which every decision is made."""
+    """Answer the interrupts without open calls."""
     resume: dict[str, object] = {}
     partly = False
     # groupby needs no sorting here: the calls of one interrupt follow each other.
@@ -211,37 +210,37 @@ def _plan_answers(
 def _record(
     pending: Pending, topology: Topology | None, decisions: Mapping[str, Mapping[str, object]]
 ) -> Step:
-    """Record the decisions until all are made; an interrupt then asks about the rest."""
+    """Record the decisions made so far; an interrupt then asks about the rest."""
     node = _node_before(topology, pending.next[0], calls_left=True)
     update = {"messages": [with_decisions(pending, decisions)]}
     return Step(((update, node),), runs=pending.asks)
 
 
 def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> str:
-    """The node to write as, so that the run continues where it was stopped."""
+    """The node to write as, so that the run continues at the stop."""
     assert topology is not None  # Decisions about another graph's calls are never written.
     if node == TOOLS:
         return topology.loop_exit if calls_left else TOOLS
     if node == topology.loop_entry:
         return TOOLS
-    # LangGraph continues after the node that a write names, so the write names the node before.
+    # LangGraph continues after the node of a write, so the write names the node before.
     return next(edge.source for edge in topology.edges if edge.targets[0] == node)
 
 
 # Applying
 
 _STREAM_OPTIONS = frozenset(("output_keys", "stream_mode", "subgraphs", "version"))
-"""Options that say which parts a stream has, and nothing about the run."""
+"""Options about the parts of a stream, without effect on the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
-    """An agent as a decision about its calls needs it.
+    """An agent, with the parts for decisions about its calls.
 
     Args:
         agent: The agent.
-        topology: Its plan; None for a graph around agents, whose questions can be answered too.
-        tools: Its tools by name; those of a graph around agents are not known here.
+        topology: The plan; None for a graph around agents, whose questions can be answered too.
+        tools: The tools by name; empty for a graph around agents.
     """
 
     agent: Any
@@ -266,21 +265,21 @@ class Reviews:
         )
 
     def pending_of(self, snapshot: StateSnapshot) -> Pending:
-        """Return the calls that a thread waits for."""
+        """Return the pending calls of a thread."""
         return read_pending(snapshot, self.topology, self.tools)
 
     def read(self, prefix: str, config: RunnableConfig, *, stranded: bool = False) -> Flow[Thread]:
-        """Read a thread, and what it waits for; methods with the prefix "a" are awaited.
+        """Read a thread with the pending calls; methods with the prefix "a" are awaited.
 
-        What waits at a node that the agent does not have is read with `stranded`, and raises
-        MissingNode without.
+        A wait at a node which the agent lacks is read with `stranded`, and otherwise raises
+        MissingNode.
         """
         agent = self.agent
         snapshot: StateSnapshot = yield getattr(agent, f"{prefix}get_state")(config)
         if snapshot.next or self.topology is None or snapshot.metadata is None:
             return snapshot, self.pending_of(snapshot)
-        # LangGraph leaves out next nodes that the graph does not have, so that a stranded thread
-        # looks finished. Only its checkpoint has them.
+        # LangGraph leaves out next nodes which the graph lacks: a stranded thread looks finished.
+        # Only the checkpoint has these nodes.
         saver, place = agent.stored(config)
         checkpoint = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
         latest = "checkpoint_id" not in config["configurable"]
@@ -291,9 +290,9 @@ class Reviews:
 
 
 def action(function: Callable[P, Any]) -> Callable[P, Any]:
-    """Return a function that runs the flow which a function returns, sync.
+    """Return a function which runs the flow of a function, sync.
 
-    The function leaves the prefix of the agent's methods open: "" here, "a" in `async_variant`.
+    The flow takes the prefix of the agent's methods: "" here, "a" in `async_variant`.
     """
 
     @wraps(function)
@@ -304,7 +303,7 @@ def action(function: Callable[P, Any]) -> Callable[P, Any]:
 
 
 def async_variant(act: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, Any]]:
-    """Return the async variant of a function that `action` returned."""
+    """Return the async variant of a function of `action`."""
     function: Callable[P, Any] = act.__wrapped__  # type: ignore[attr-defined]
 
     @wraps(function)
@@ -326,10 +325,10 @@ def apply(
     stranded: bool = False,
     thread: Thread | None = None,
 ) -> Flow[Any]:
-    """Plan a step from what the thread waits for, write it, and invoke or stream the agent.
+    """Plan a step from the pending calls of a thread, write it, and invoke or stream the agent.
 
-    With `stranded`, also for a thread that waits at a node which the agent does not have. A
-    `thread` that was just read is not read again.
+    With `stranded`, the thread may wait at a node which the agent lacks. A `thread` from
+    `read_thread` is not read again.
     """
     streams = options.pop("stream", False)
     config, reviews = thread_config(agent, config), Reviews.of(agent)
@@ -343,7 +342,7 @@ def apply(
         if not pending:
             raise nothing_pending()
         if is_earlier and not pending.unanswered:
-            # What the model answered there is of the branch that is left.
+            # The answer of the model belongs to the old branch.
             pending = replace(pending, finished=False)
         judge = reviews.judge(lambda: snapshot.values)
         return pending, planner(pending, reviews.topology, judge)
@@ -354,12 +353,12 @@ def apply(
         is_earlier = newest.config["configurable"].get("checkpoint_id") != checkpoint_id
     pending, step = yield from plan(config)
     if pending.asks and is_earlier:
-        # LangGraph stores an answer with its interrupt, and would ignore a second answer at this
-        # checkpoint. So copy the checkpoint, which copies no answers, and let the copy run up to
-        # the interrupt.
+        # LangGraph stores an answer with the interrupt, and would ignore a second answer at this
+        # checkpoint. So copy the checkpoint, which has no answers then, and run the copy up to the
+        # interrupt.
         yield update_state(config, None, COPY_BRANCH)
         config = _latest(config)
-        # Nobody reads this run, so the options about the parts of a stream are left out.
+        # Nobody reads the parts of this run, so options about a stream are left out.
         of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
         yield invoke(None, config, **of_run)
         _, step = yield from plan(config)
@@ -367,12 +366,12 @@ def apply(
     for update, node in step.writes:
         place = yield update_state(place, update, node)
     if step.writes:
-        # The writes have made newer checkpoints, from which the run has to continue.
+        # The run has to continue from the newer checkpoints of the writes.
         config = _latest(config)
     if streams and step.runs:
         return getattr(agent, f"{prefix}stream")(step.input, config, **options)
     if streams:
-        # The step only writes, so its stream has no parts.
+        # A step without a run has no parts.
         return _no_parts() if prefix else iter(())
     if not step.runs:
         snapshot = yield get_state(config)
@@ -382,34 +381,33 @@ def apply(
 
 async def _no_parts() -> AsyncIterator[object]:
     return
-    yield  # makes it a generator
+    yield  # makes the function a generator
 
 
 def repeat_review(
     agent: Any, config: RunnableConfig, *, earlier: bool
 ) -> list[tuple[Any, RunnableConfig, str | None]]:
-    """Take back what was decided about the calls of a thread that have no result.
+    """Revoke the decisions about the calls of a thread without a result.
 
-    Their turn goes on after the answer of the model, so that they are reviewed again. At an
+    The turn continues after the answer of the model, so the calls are reviewed again. At an
     `earlier` checkpoint, all tasks run again.
 
     Returns:
-        The agent, and those that are nodes of it and go on with it. For each, the place of its
-        state, and the node after which it goes on if its turn does.
+        The agent, and the agents among its nodes which continue with it. For each, the config of
+        the state, and the node after which the agent continues, if a turn does.
     """
     places: list[tuple[Any, RunnableConfig, str | None]] = []
     agents = [(agent, config)]
-    # The list grows while it is read: agents inside are appended.
+    # The list grows in the loop: agents inside are appended.
     for graph, place in agents:
-        # The outer agent reads the state of an inner one too, by the `checkpoint_ns` of its config.
+        # The outer agent also reads the state of an inner agent, by the `checkpoint_ns`.
         snapshot: StateSnapshot = agent.get_state(place)
         topology = topology_or_none(graph)
         turn = read_pending(snapshot, topology)
         hooks = () if topology is None else topology.hooks
         review = {TOOLS, *(hook.node for hook in hooks if hook.phase is Phase.AFTER_MODEL)}
         if topology and turn.message and turn.unanswered and not review.isdisjoint(turn.next):
-            # As in `plan_input`: a write as a node drops what finished tasks of this step have
-            # written.
+            # As in `plan_input`: a write as a node drops the writes of finished tasks of this step.
             if turn.finished and not earlier:
                 place = agent.update_state(place, None, CLEAR_TASKS)
             message, model = without_decisions(turn.message), topology.style.model
@@ -420,8 +418,7 @@ def repeat_review(
         if not earlier:
             parts = dict(graph.get_subgraphs())
             inner = [task for task in snapshot.tasks if task.state]
-            # LangGraph has the config of an agent inside here, as the snapshot is without
-            # subgraphs.
+            # In a snapshot without subgraphs, LangGraph has the config of an inner agent here.
             agents += [(parts[task.name], cast("RunnableConfig", task.state)) for task in inner]
     return places
 
@@ -435,13 +432,13 @@ def topology_or_none(agent: Any) -> Topology | None:
 
 
 def _latest(config: RunnableConfig) -> RunnableConfig:
-    """The config without a `checkpoint_id`, so that it means the newest checkpoint."""
+    """The config without a `checkpoint_id`, for the newest checkpoint."""
     configurable = {k: v for k, v in config["configurable"].items() if k != "checkpoint_id"}
     return {**config, "configurable": configurable}
 
 
 def thread_config(agent: Any, config: RunnableConfig) -> RunnableConfig:
-    """The config, together with the `configurable` that the agent is bound to."""
+    """The config, with the `configurable` bound to the agent."""
     if not getattr(agent, "checkpointer", None):
         raise NoThread(
             "agent",

@@ -1,4 +1,4 @@
-"""Find the threads that wait at a node which an agent does not have."""
+"""Find the threads at a node which an agent lacks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from agent_factory.upstream import waiting_interrupts
 
 @dataclass(frozen=True, slots=True)
 class StrandedThread:
-    """A thread that waits at a node which the agent does not have.
+    """A thread at a node which the agent lacks.
 
     Args:
         thread_id: The id of the thread.
-        nodes: The nodes at which it waits, or before which it was cut short.
-        calls: The tool calls and questions that wait, as far as they can be read. No decision about
-            them is allowed, because the agent cannot take it.
+        nodes: The nodes of the wait, or the nodes after an interrupted step.
+        calls: The pending tool calls and questions, as far as readable. No decision is allowed,
+            because the agent cannot take a decision.
     """
 
     thread_id: str
@@ -35,10 +35,10 @@ class StrandedThread:
 
 
 def stranded(agent: object, thread_ids: Iterable[str] | None = None) -> Iterator[StrandedThread]:
-    """Yield the threads whose newest checkpoint waits at a node that the agent does not have.
+    """Yield the threads with a newest checkpoint at a node which the agent lacks.
 
     Without `thread_ids`, every checkpoint of the checkpointer is read once, and then each of these
-    threads. If other agents share the checkpointer, their waiting threads are among them.
+    threads. Paused threads of further agents with the same checkpointer are included.
 
     Args:
         agent: An agent with a checkpointer.
@@ -68,7 +68,7 @@ def stranded(agent: object, thread_ids: Iterable[str] | None = None) -> Iterator
     if thread_ids is None:
         newest: dict[str, tuple[str, bool]] = {}
         # None lists the checkpoints of all threads. No thread is read meanwhile: savers hold a lock
-        # while they list.
+        # during a listing.
         for checkpoint in saver.list(None):
             _note(agent, checkpoint, newest)
         thread_ids = [thread_id for thread_id, (_, missing) in newest.items() if missing]
@@ -94,7 +94,7 @@ async def astranded(
 
 
 def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
-    # Raises for a graph that create_agent did not build.
+    # Raises for a graph of another origin than create_agent.
     topology_of(agent)
     # Each letter of a string would pass for an id.
     if isinstance(thread_ids, str):
@@ -108,10 +108,10 @@ def _saver_of(agent: Any, thread_ids: object) -> BaseCheckpointSaver[Any]:
 
 
 def _note(agent: Any, checkpoint: CheckpointTuple, newest: dict[str, tuple[str, bool]]) -> None:
-    """Note for the newest checkpoint of a thread, in any order, whether the thread is stranded."""
+    """Note for the newest checkpoint of a thread, in any order, if the thread is stranded."""
     where = checkpoint.config["configurable"]
     thread_id, checkpoint_id = where["thread_id"], where["checkpoint_id"]
-    # The ids of LangGraph's checkpoints are UUIDs of version 6, which sort by time. Those of
+    # The ids of LangGraph's checkpoints are UUIDs of version 6, which sort by time. Checkpoints of
     # subgraphs do not count.
     if not where.get("checkpoint_ns") and checkpoint_id > newest.get(thread_id, ("", False))[0]:
         newest[thread_id] = checkpoint_id, bool(agent.missing_nodes(checkpoint))
@@ -126,7 +126,7 @@ def _read(
         return None
     snapshot = yield getattr(agent, f"{prefix}get_state")(config)
     interrupts = waiting_interrupts(checkpoint).items()
-    # LangGraph lists no tasks of nodes that it does not know.
+    # LangGraph lists no tasks of unknown nodes.
     tasks = tuple(PregelTask(id, missing[0], (), interrupts=waiting) for id, waiting in interrupts)
     turn = read_pending(snapshot._replace(next=tuple(missing), tasks=tasks), topology_of(agent))
     calls = turn.calls or tuple(

@@ -1,4 +1,4 @@
-"""Calls that layers change after a reviewer has decided about them."""
+"""Calls changed by layers after the decision of a reviewer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from agent_factory.review.approval import Approval
 
 
 class CallChanged(TurnError):
-    """A layer changed a tool call after it was decided about. The call has not run.
+    """A layer changed a tool call after the decision about the call. The call has not run.
 
-    The HumanInTheLoopMiddleware that decided catches it, and decides about the changed call. Layers
-    further in see it.
+    The HumanInTheLoopMiddleware of the decision catches the error, and decides about the changed
+    call. Layers further in see the error.
 
     Attributes:
-        request: The call as it would run.
-        reviewer: The name of the middleware that has not decided about this call.
+        request: The changed call.
+        reviewer: The name of the middleware without a decision about this call.
     """
 
     code = "AF343"
@@ -40,30 +40,30 @@ _of_task: ContextVar[dict[object, Approval] | None] = ContextVar("approvals_of_t
 def approval_of(
     request: ToolCallRequest, reviewer: str, new: Callable[[], Approval]
 ) -> Iterator[Approval]:
-    """The approval of a call by a reviewer, kept until the outermost reviewer has ended."""
+    """The approval of a call by a reviewer, in effect until the outermost reviewer has ended."""
     approvals, token = _of_task.get(), None
     if approvals is None:
         token = _of_task.set(approvals := {})
-    # Calls of an agent inside of the tool have another place.
+    # Calls of an agent inside the tool have another namespace.
     key = (reviewer, _place_of(request.runtime), request.tool_call["id"])
     if key not in approvals:
         approvals[key] = new()
     try:
         yield approvals[key]
     finally:
-        # Only the outermost reviewer has begun the record, so it alone ends it.
+        # The outermost reviewer has begun the record, and ends it.
         if token is not None:
             _of_task.reset(token)
 
 
 class Guard(ToolCallRecorder):
-    """Refuses a call that a layer further in has changed since it was decided about.
+    """Refuses a call changed by a layer further in after the decision.
 
     Args:
-        request: The call that was decided about.
+        request: The call of the decision.
         reviewer: The name of the review.
-        free: The call that needs no decision, if there is one: the calls of its tool may all run.
-        approval: Permits other calls.
+        free: The call, if all calls of the tool may run without a decision.
+        approval: Permits further calls.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Guard(ToolCallRecorder):
 
 
 def is_same_agent(runtime: object, other: object) -> bool:
-    """Return True if two calls are of one agent, and not of an agent inside of a tool."""
+    """Return True if two calls are of the same agent, and neither of an agent inside a tool."""
     return runtime is other or _place_of(runtime) == _place_of(other)
 
 

@@ -1,8 +1,7 @@
-"""Judges: models that judge how risky a tool call is, or whether content must be stopped.
+"""Judges: models that judge the risk of a tool call, or stop content.
 
-What a judge reads was written by the agent's model, by tools and by the users of the agent. It is
-sent as one JSON document, in which no text can pretend to be the end of the document or another
-author's.
+A judge reads texts of the agent's model, of tools and of the users of the agent. The texts are sent
+as a JSON document, in which no text can pose as the end of the document or as another author.
 """
 
 from __future__ import annotations
@@ -124,28 +123,28 @@ class _Judge:
 
 
 class RiskJudge(_Judge):
-    """Judges how likely a tool call is risky, or not covered by what the user asked for.
+    """Judges the probability that a tool call is risky, or beyond the request of the user.
 
-    It reads the call, the description of the tool, and up to 30 of the newest messages of the
-    thread: those of the user in full, the others cut to 2000 characters. It answers with structured
-    output; a model without structured output is asked for JSON in its text. Its tokens are not
-    streamed. A decision model (`langchain_core.decisions`) gets the messages as they are, and is
-    asked for the probability alone.
+    The judge reads the call, the description of the tool, and up to 30 of the newest messages of
+    the thread: messages of the user in full, all further messages cut to 2000 characters. The
+    answer is structured output; a model without structured output answers with JSON in a text.
+    Tokens are not streamed. A decision model (`langchain_core.decisions`) gets the messages
+    unchanged, and is asked for the probability alone.
 
-    It fails closed: if the model raises, or its answer has no probability from 0 to 1, the call is
-    risky. A judge can be wrong and can be deceived. What must never happen has to be impossible for
-    the tool itself.
+    The judge fails closed: if the model raises, or answers without a probability from 0 to 1, the
+    call is risky. A judge can be wrong and can be deceived. The tool itself must rule out what must
+    never happen.
 
     Args:
         classifier: A chat model, "provider:name" or a decision model.
-        instructions: What it decides, in place of the default. That all it reads is data, and the
-            form of its answer, are added for a chat model. A decision model gets nothing else.
-        criteria: What counts as risky, as a string; or a dict with what counts as risky under
-            "true" and what does not under "false". They are added to the instructions.
-        threshold: The least probability at which a call is risky, from 0 to 1.
+        instructions: The question, in place of the default. For a chat model, a warning that all
+            texts are data and the form of the answer are added; for a decision model, nothing.
+        criteria: The risky calls in words, as a string; or a dict with risky calls under "true" and
+            harmless calls under "false". The criteria are added to the instructions.
+        threshold: The least probability of a risky call, from 0 to 1.
 
     Raises:
-        ValueError: `threshold` is not from 0 to 1, or the criteria have other keys.
+        ValueError: `threshold` is not from 0 to 1, or the criteria have unknown keys.
         TypeError: An argument has an unusable type.
 
     >>> from agent_factory.testing import ScriptedChatModel
@@ -181,16 +180,16 @@ class RiskJudge(_Judge):
         self._parts = [instructions, criteria_text(criteria), _DATA]
 
     def objection_to(self, request: ToolCallRequest) -> Flow[str | None]:
-        """Reason why a call is risky; None if it is not."""
+        """Reason why a call is risky; None for a harmless call."""
         try:
             document = state_of(request) if self._decides else document_of(request)
             return (yield from self._asked(document, self._parts, self._question))
-        except Exception as error:  # whatever is wrong with the judge, the tool does not run
+        except Exception as error:  # with any failure of the judge, the tool does not run
             return f"it could not be judged ({format_error(error)})."
 
 
 def criteria_text(criteria: object) -> str:
-    """The criteria as a part of the prompt; an empty string if there are none."""
+    """The criteria as a part of the prompt; an empty string without criteria."""
     if isinstance(criteria, str):
         return criteria
     titles = {"true": "Risky, or not covered", "false": "Not risky"}
@@ -203,7 +202,7 @@ def criteria_text(criteria: object) -> str:
 
 
 def outcomes_of(criteria: object) -> Mapping[str, Any]:
-    """The criteria by the outcomes "true" and "false"; empty if there are none."""
+    """The criteria by the outcomes "true" and "false"; empty without criteria."""
     if criteria is None or isinstance(criteria, str):
         return {} if criteria is None else {"true": criteria}
     outcomes = criteria.model_dump() if isinstance(criteria, BaseModel) else criteria
@@ -226,7 +225,7 @@ def document_of(request: ToolCallRequest) -> dict[str, object]:
     for message in readable_messages(request.state)[-_MAX_MESSAGES:]:
         text, is_added = render(message), is_from_middleware(message)
         author = "middleware" if is_added else _AUTHORS.get(message.type, message.type)
-        # Only the user can ask for an action, so what the user wrote is not cut.
+        # Only the user can ask for an action, so messages of the user are not cut.
         if author != "user":
             text = shortened(text, _MAX_CHARACTERS, " [...]")
         conversation.append({"author": author, "text": text})
@@ -255,7 +254,7 @@ def is_from_middleware(message: AnyMessage) -> bool:
 
 
 def judgement(answer: object) -> tuple[float, str]:
-    """The probability and the reason in an answer; ValueError if it has no probability."""
+    """The probability and the reason in an answer; ValueError without a probability."""
     fields = structured_answer(answer, "{}")
     is_object = isinstance(fields, Mapping)
     probability = checked_probability(fields.get("probability") if is_object else None)
@@ -264,7 +263,7 @@ def judgement(answer: object) -> tuple[float, str]:
 
 
 def checked_probability(probability: Any) -> float:
-    """The probability as a number; ValueError if it is not one from 0 to 1."""
+    """The probability as a number; ValueError unless from 0 to 1."""
     is_number = isinstance(probability, int | float) and not isinstance(probability, bool)
     if not is_number or not 0 <= probability <= 1:  # NaN is in no range
         text = repr(probability)[:_MAX_CHARACTERS]
@@ -273,7 +272,7 @@ def checked_probability(probability: Any) -> float:
 
 
 class ContentJudge(_Judge):
-    """Asks a model whether messages or a tool call must be stopped; arguments as of `RiskJudge`."""
+    """Asks a model to stop messages or a tool call, or not; arguments as of `RiskJudge`."""
 
     source, question_id = "guard", "must_stop"
     event, subject = "it must be stopped", "it"
@@ -281,7 +280,7 @@ class ContentJudge(_Judge):
     classifier_argument = ("check", "a function, a chat model, 'provider:name' or a decision model")
 
     def objection_to(self, subject: Any) -> Flow[str | None]:
-        """Reason why it must be stopped; None if it need not be."""
+        """Reason to stop the messages or the call, if any."""
         messages = [subject] if isinstance(subject, BaseMessage) else subject
         if isinstance(messages, Sequence):
             texts = [{"author": each.type, "text": render(each)} for each in messages]

@@ -1,4 +1,4 @@
-"""The effect of a tool happens once, also if a process dies between the work and its result."""
+"""Effects of tools happen once, even if a process dies between the work and the result."""
 
 from .effects import Effect, EffectError, EffectStore, effects_of_run
 from .keys import idempotency_key

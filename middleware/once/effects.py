@@ -1,4 +1,4 @@
-"""Effects of tools as records, and where they are stored."""
+"""Effects of tools as records, and their stores."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ class EffectError(TurnError):
 
 
 def dump(value: object) -> bytes:
-    """A value as bytes, as checkpoints hold it."""
-    # The serializer has special formats for bytes and None, but not for a list with them.
+    """A value as bytes, in the format of checkpoints."""
+    # The serializer has special formats for bytes and None, but not for a list with both.
     return _SERIALIZER.dumps_typed([value])[1]
 
 
 def load(data: bytes) -> Any:
-    """The value that `dump` was given."""
-    # The format of every list, whatever is in it.
+    """The value of the bytes of `dump`."""
+    # The format of every list, with any items.
     return _SERIALIZER.loads_typed(("msgpack", data))[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Record of a tool call that has an effect, or of the compensation of one.
+    """Record of a tool call with an effect, or of the compensation of an effect.
 
-    A store keeps the fields as they are. `args` and `result` are read from them.
+    A store keeps the fields unchanged. `args` and `result` are read from the fields.
 
     Args:
-        key: Key of the record, and idempotency key of the call: 32 hexadecimal digits. That of a
+        key: Key of the record, and idempotency key of the call: 32 hexadecimal digits. The key of a
             compensation ends with "/undo".
-        run: The run that made the call.
+        run: The run of the call.
         tool: The name of the tool.
         args_data: The arguments of the call, serialized.
         attempt: A random name of this attempt to run the tool.
-        started_at: When the attempt was started: ISO 8601, UTC.
-        result_data: The result, serialized; None as long as it is not known.
+        started_at: Time of the start of the attempt: ISO 8601, UTC.
+        result_data: The result, serialized; None while unknown.
     """
 
     key: str
@@ -73,7 +73,7 @@ class Effect:
 
     @property
     def args(self) -> dict[str, Any]:
-        """The arguments of the call, without those that are injected."""
+        """The arguments of the call, without injected arguments."""
         args: dict[str, Any] = load(self.args_data)
         return args
 
@@ -84,28 +84,28 @@ class Effect:
 
     @property
     def result(self) -> Any:
-        """A ToolMessage, a Command, or a list of them; None as long as it is not known."""
+        """A ToolMessage, a Command, or a list of both; None while unknown."""
         return None if self.result_data is None else load(self.result_data)
 
     @property
     def failed(self) -> bool:
-        """True if the result is an error that the tool, or a layer inside, returned."""
+        """True if the result is an error of the tool, or of a layer inside."""
         result = self.result
         parts = result if isinstance(result, list) else [result]
         return any(isinstance(part, ToolMessage) and part.status == "error" for part in parts)
 
     @property
     def undo_key(self) -> str:
-        """Key of the record of its compensation."""
+        """Key of the record of the compensation."""
         return self.key + _UNDO
 
     @property
     def is_undo(self) -> bool:
-        """True if it is the record of a compensation."""
+        """True for the record of a compensation."""
         return self.key.endswith(_UNDO)
 
     def __str__(self) -> str:
-        """The call, and when it was started."""
+        """The call, and the time of the start."""
         args = ", ".join(f"{name}={value!r}" for name, value in self.args.items())
         return f"{self.tool}({args}), started at {self.started_at}"
 
@@ -114,35 +114,35 @@ class EffectStore(Protocol):
     """Store of effects: one record for each key, durable when a method returns.
 
     In async runs the methods are called in threads. To refuse the start of a tool, `begin` raises:
-    an AgentFactoryError passes the built-in layers unchanged, and a BaseException that is not an
+    an AgentFactoryError passes the built-in layers unchanged, and a BaseException outside of
     Exception passes all layers. Any other exception ends the run as the cause of an EffectError,
-    because it says nothing about the tool.
+    because such a failure is not about the tool.
     """
 
     def begin(self, effect: Effect) -> Effect | None:
-        """Insert a record if its key is new, in one atomic step, or return the existing one."""
+        """Insert a record with a new key, in an atomic step, or return the existing record."""
 
     def finish(self, effect: Effect, result: bytes) -> None:
-        """Store the result, if the record is still that of the same attempt."""
+        """Store the result, if the record is still of the same attempt."""
 
     def release(self, effect: Effect) -> None:
-        """Delete the record, if it is still that of the same attempt and has no result."""
+        """Delete the record, if still of the same attempt and without a result."""
 
     def of_run(self, run: str) -> Sequence[Effect]:
-        """The records of a run, in the order in which they were inserted."""
+        """The records of a run, in the order of insertion."""
 
 
 @contextmanager
 def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]:
-    """Record the effects of the agents that run within the block.
+    """Record the effects of agents within the block.
 
-    It applies to each OnceMiddleware without a `store`, also in subagents, and in the threads and
-    tasks that LangGraph starts.
+    The store applies to each OnceMiddleware without a `store`, also in subagents, and in the
+    threads and tasks of LangGraph.
 
     Args:
-        store: Where the effects are recorded.
-        run: A name for the run, unique among all threads and the same when the run is resumed.
-            Default: a new run begins with each input of the thread.
+        store: The store of the effects.
+        run: A name for the run, unique among all threads and the same for a resumed run. Default: a
+            new run begins with each input of the thread.
 
     >>> from agent_factory.middleware import InMemoryEffects
     >>> with effects_of_run(InMemoryEffects(), run="order-17"):
@@ -153,7 +153,7 @@ def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]
 
 
 def check_released(earlier: Effect, attempt: str) -> None:
-    """Raise an EffectError if a store has kept the record of the attempt that was released last."""
+    """Raise an EffectError if a store still has the record of a released attempt."""
     if earlier.attempt == attempt and not earlier.is_done:
         raise EffectError(
             "the store of effects",
@@ -163,7 +163,7 @@ def check_released(earlier: Effect, attempt: str) -> None:
 
 
 def stored(operation: Callable[..., object], *args: object) -> Flow[Any]:
-    """Call a method of a store; its failure is not one of the tool."""
+    """Call a method of a store; a failure of the store is not a failure of the tool."""
     try:
         return (yield Invoke(Called(operation), args))
     # By such an error, a store refuses the start of a tool.

@@ -17,12 +17,12 @@ from .effects import EffectError
 
 
 def idempotency_key(runtime: ToolRuntime[Any, Any]) -> str:
-    """The key of the call that runs, for a provider that does the same work once for each key.
+    """The key of the current call, for a provider which does the work once for each key.
 
-    It is the same when the call runs again, in whatever process.
+    The key is the same when the call runs again, in any process.
 
     Args:
-        runtime: The runtime of a tool under OnceMiddleware: its parameter `runtime: ToolRuntime`.
+        runtime: The parameter `runtime: ToolRuntime` of a tool under OnceMiddleware.
 
     Raises:
         EffectError: The effect of the call is not recorded.
@@ -41,20 +41,20 @@ def idempotency_key(runtime: ToolRuntime[Any, Any]) -> str:
 
 
 def run_id(thread: object, state: Mapping[str, object]) -> str:
-    """The name of a run of a thread that nobody has named."""
-    # The message that began the run tells it from the other runs of its thread.
+    """The default name of a run of a thread."""
+    # The first message of the run distinguishes the runs of a thread.
     return f"{thread}/{state.get('once_run') or ''}"
 
 
 def configurable_of(request: ToolCallRequest) -> Mapping[str, object]:
-    """The coordinates of the run that makes a call."""
+    """The coordinates of the run of a call."""
     config: Any = getattr(request.runtime, "config", None) or {}
     configurable: Mapping[str, object] = config.get("configurable") or {}
     return configurable
 
 
 def key_of(request: ToolCallRequest) -> str:
-    """The key of a call, the same whenever the call runs, and that of no other call."""
+    """The key of a call, unique and the same whenever the call runs."""
     call, configurable = request.tool_call, configurable_of(request)
     if configurable.get("thread_id") is None:
         raise EffectError(
@@ -70,9 +70,9 @@ def key_of(request: ToolCallRequest) -> str:
             "has no key: no message with an id in the state made this call.",
             "Keep the model's message in the state while its tools run.",
         )
-    # That of the graph: the last part is the task of the call, the part before it of a subagent.
+    # The namespace of the graph: the last part is the task of the call.
     namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
     parts = [configurable["thread_id"], namespace, caller.id, call["id"], call["name"]]
-    # The text is only compared: what JSON lacks may be written as a string.
+    # The text is only compared: values beyond JSON may be written as strings.
     text = json.dumps([*parts, call["args"]], default=str, sort_keys=True)
     return sha256(text.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""OnceMiddleware: records each effect before the tool runs, and its result after it."""
+"""OnceMiddleware: records each effect before the tool runs, and the result afterwards."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _UNDONE: Final = "Error: {effect}, was done, and has been undone since."
 
 
 class OnceState(AgentState):
-    """State of agents whose effects can be undone.
+    """State of agents with an undo of effects.
 
     Attributes:
-        once_run: The newest message of the input with which the run began.
+        once_run: The id of the newest message in the input of the run.
     """
 
     once_run: NotRequired[Annotated[str | None, PrivateStateAttr]]
@@ -70,37 +70,35 @@ class OnceState(AgentState):
 class OnceMiddleware(PayloadFree[OnceState]):
     """Lets the effect of a tool call happen once, also if the process dies and the run is resumed.
 
-    Before a tool runs, its call is recorded as started; after it, with its result. A call that runs
-    again gets the stored result, and the tool does not run. If an earlier attempt was started and
-    has no result, its outcome is unknown: the process died, the tool timed out or was cancelled, or
-    its result cannot be used (`BadReturn`).
-    What then happens is set for each tool:
+    Before a tool runs, the call is recorded as started; afterwards, with the result. A repeated
+    call gets the stored result, and the tool does not run. Without a result of an earlier attempt,
+    the outcome is unknown: the process died, the tool timed out or was cancelled, or the result
+    cannot be used (`BadReturn`). Each tool has a policy for an unknown outcome:
 
-    - "rerun": the tool runs again. For tools that pass their `idempotency_key` on.
+    - "rerun": the tool runs again. For tools which pass the `idempotency_key` to a provider.
     - "ask": a person is asked by an interrupt, a `ToolApprovalRequest`: respond with the result
-      that the attempt had, approve to run the tool again, or reject to leave it open.
-    - "fail": the model reads an error that says that the outcome is unknown.
+      of the attempt, approve to run the tool again, or reject to leave the outcome open.
+    - "fail": the model reads an error about the unknown outcome.
 
-    Any other exception means that the effect did not happen: the record is deleted, and the call
-    may run again. An interrupt inside the tool deletes it as well. A result with status "error" is
+    After any other exception the effect did not happen: the record is deleted, and the call may run
+    again. An interrupt inside the tool deletes the record as well. A result with status "error" is
     a result.
 
     The key of a record is made of the thread, the namespace of a nested agent, the id of the
-    model's message, and the id, tool and arguments of the call. So it is the same when a run is
-    resumed, in whatever process; a new answer of the model to the same question is a new effect.
-    Run the agent with `durability="sync"`, so that an answer is stored before its tools run.
+    model's message, and the id, tool and arguments of the call. So a resumed run has the same keys,
+    in any process; a new answer of the model to the same question is a new effect. Run the agent
+    with `durability="sync"`, so an answer is stored before the tools run.
 
-    It is the innermost layer around tools: only what really runs is recorded.
+    The middleware is the innermost layer around tools, and records only calls which really run.
 
     Args:
-        effects: For each tool with an effect, what happens if the outcome of an earlier attempt is
-            unknown; None for a tool that is not recorded.
-        store: Where effects are recorded, such as `SqliteEffects(path)`. Default: the store that
-            `effects_of_run` announces where the agent runs.
-        default: As `effects`, for all tools that it does not name.
-        undo: Compensations by the name of the tool: functions of the `Effect`, sync or async. They
-            are called by `undo_effects`, and by nothing else. Tools of subagents with the same
-            store may be named as well.
+        effects: For each tool with an effect, the policy for an unknown outcome; None for a tool
+            without records.
+        store: The store of effects, such as `SqliteEffects(path)`. Default: the store of
+            `effects_of_run` around the run.
+        default: The policy for all tools without a key in `effects`.
+        undo: Compensations by the name of the tool: functions of the `Effect`, sync or async, which
+            only `undo_effects` calls. Tools of subagents with the same store may be named as well.
         name: Distinguishes several instances.
 
     Raises:
@@ -180,7 +178,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
 
     @property
     def guards(self) -> Sequence[ToolGuard]:  # type: ignore[override]
-        """Its tools, as the plan shows them: a call that has run does not run again."""
+        """The tools in the form of the plan: a call does not run twice."""
         tools = [tool for tool, policy in self.effects.items() if policy is not None]
         when = "the same call has run, or may have"
         if self.default is None:
@@ -190,7 +188,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
 
     @plain_hook
     def before_agent(self, state: OnceState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Name the run after the newest message, so that its effects can be undone."""
+        """Name the run after the newest message, for an undo of the effects."""
         messages = state["messages"]
         return {"once_run": messages[-1].id if messages else None}
 
@@ -219,12 +217,12 @@ class OnceMiddleware(PayloadFree[OnceState]):
             check_released(earlier, attempt)
             if (result := (yield from self._settled(store, earlier, call, policy))) is not None:
                 return cast("Result", result)
-            # Only this attempt: what another process has started since is asked about again.
+            # Only this attempt: a person is asked about a newer attempt of another process.
             yield from stored(store.release, earlier)
             attempt = earlier.attempt
         end = partial(_end, store, effect)
         fields = {"idempotency_key": effect.key, "on_unknown": policy, "end": end}
-        # A subclass, by which tools and inner layers notice that the effect is recorded.
+        # The subclass shows tools and inner layers the record of the effect.
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
         here = providing(effects=Recording(store, effect.run, runtime))
         try:
@@ -252,7 +250,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
     def _settled(
         self, store: EffectStore, earlier: Effect, call: ToolCall, policy: OnUnknown
     ) -> Flow[object]:
-        """The result of a call that was started before; None to run its tool again."""
+        """The result of a started call; None to run the tool again."""
         if earlier.is_done:
             set_reason("the result is stored")
             records = yield from stored(store.of_run, earlier.run)
@@ -279,7 +277,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
 def _end(
     store: EffectStore, effect: Effect, result: object, error: BaseException | None = None
 ) -> Flow[None]:
-    """Record how an attempt ends, by its result or its exception."""
+    """Record the end of an attempt, by the result or the exception."""
     if error is None:
         yield from stored(store.finish, effect, dump(result))
     elif not outcome_unknown(error):
@@ -287,10 +285,10 @@ def _end(
 
 
 def _decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
-    """Ask a person about an attempt whose outcome is unknown; return the decision.
+    """Ask a person about an attempt with unknown outcome; return the decision.
 
-    LangGraph gives the interrupts of a task their answers by order, so a question in the task of
-    the tool could take the answer to a question of the tool itself. A graph has its own namespace.
+    LangGraph assigns answers to the interrupts of a task by order, so a question in the task of the
+    tool could take the answer to a question of the tool. A graph has a separate namespace.
     """
     allowed: tuple[DecisionType, ...] = ("approve", "reject", "respond")
     pending = PendingCall(str(call["id"]), call["name"], call["args"], "review", allowed, question)

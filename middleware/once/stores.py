@@ -35,13 +35,13 @@ _INSERT = f"INSERT INTO effects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CON
 class SqliteEffects:
     """Effects in an SQLite file, for all processes of one machine at once.
 
-    Each change is on the disk when its method returns, so it outlives a power failure as well. The
-    file and its table `effects` are made at the first use. Nothing deletes old records: do that
-    by the column `started_at`, and keep those of threads that may be resumed.
+    Each change is on the disk when the method returns, and outlives a power failure. The file and
+    the table `effects` are made at the first use. Nothing deletes old records: delete by the column
+    `started_at`, but keep records of threads which may be resumed.
 
     Args:
         path: The file.
-        timeout: How long to wait for other processes that write, in seconds.
+        timeout: Time to wait for writes of other processes, in seconds.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -59,7 +59,7 @@ class SqliteEffects:
         self._process = 0
 
     def begin(self, effect: Effect) -> Effect | None:
-        """Insert a record if its key is new, or return the existing one."""
+        """Insert a record with a new key, or return the existing record."""
         while True:
             with self._lock, closing(self._execute(_INSERT, *astuple(effect))) as cursor:
                 # The count is 0 if the key exists: the statement does nothing then.
@@ -70,23 +70,23 @@ class SqliteEffects:
                 return rows[0]
 
     def finish(self, effect: Effect, result: bytes) -> None:
-        """Store the result, if the record is still that of the same attempt."""
+        """Store the result, if the record is still of the same attempt."""
         update = "UPDATE effects SET result = ? WHERE key = ? AND attempt = ?"
         with self._lock:
             self._execute(update, result, effect.key, effect.attempt).close()
 
     def release(self, effect: Effect) -> None:
-        """Delete the record, if it is still that of the same attempt and has no result."""
+        """Delete the record, if still of the same attempt and without a result."""
         delete = "DELETE FROM effects WHERE key = ? AND attempt = ? AND result IS NULL"
         with self._lock:
             self._execute(delete, effect.key, effect.attempt).close()
 
     def of_run(self, run: str) -> Sequence[Effect]:
-        """The records of a run, in the order in which they were inserted."""
+        """The records of a run, in the order of insertion."""
         return self._select("run = ? ORDER BY number", run)
 
     def close(self) -> None:
-        """Close the connection; the next call opens a new one."""
+        """Close the connection; the next call opens a new connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -94,28 +94,28 @@ class SqliteEffects:
 
     def _select(self, condition: str, value: str) -> list[Effect]:
         query = f"SELECT {_COLUMNS} FROM effects WHERE {condition}"
-        # The rows are read under the lock: a cursor uses the connection that all threads share.
+        # The rows are read under the lock: all threads share the connection of a cursor.
         with self._lock, closing(self._execute(query, value)) as rows:
             return [Effect(*row) for row in rows]
 
     def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
-        # A connection must not be used in a process that was forked after it was opened.
+        # A forked process must not use a connection of the parent process.
         if self._connection is None or self._process != os.getpid():
             self._process = os.getpid()
-            # Without an isolation level each statement commits by itself; sqlite3 would begin a
-            # transaction before each INSERT and leave it open.
+            # Without an isolation level each statement commits; sqlite3 would begin a transaction
+            # before each INSERT and leave the transaction open.
             self._connection = sqlite3.connect(
-                # One connection for all threads: the lock lets one at a time use it.
+                # The threads share a connection under a lock.
                 self.path,
                 timeout=self.timeout,
                 isolation_level=None,
                 check_same_thread=False,
             )
-            # Python 3.13 warns of a connection that is collected open. Not at exit, which may be
-            # that of a fork.
+            # Python 3.13 warns of an open connection at collection. Not at exit, which may be the
+            # exit of a fork.
             finalize(self, self._connection.close).atexit = False
-            # In this mode, readers in other processes do not block the one that writes. SQLite does
-            # not wait where two processes change to it at once: one gets "database is locked".
+            # In this mode, readers in other processes do not block a writer. SQLite does not wait
+            # if two processes change the mode at once, and raises "database is locked".
             patiently = Retrying(
                 retry=retry_if_exception_message(match="database is locked"),
                 stop=stop_after_delay(self.timeout),
@@ -130,7 +130,7 @@ class SqliteEffects:
 
 
 class InMemoryEffects(SqliteEffects):
-    """Effects in the memory of this process: for tests. They are lost when the process ends.
+    """Effects in the memory of this process: for tests. They end with the process.
 
     >>> store = InMemoryEffects()
     >>> effect = Effect.start("key-1", "run-1", "refund", b"")

@@ -1,4 +1,4 @@
-"""Undo the effects of a run that was cancelled or rejected half-way."""
+"""Undo the effects of a run which was cancelled or rejected half-way."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .middleware import OnceMiddleware
 class Undone:
     """Results of undoing the effects of a run, the newest first.
 
-    Effects whose result is an error are left out.
+    Effects with an error as the result are left out.
 
     Attributes:
-        undone: Those whose compensation has run, now or before.
-        unknown: Those whose outcome is unknown, or the outcome of whose compensation is. A person
-            has to find out.
-        kept: Those without a compensation.
+        undone: Effects with a finished compensation, now or before.
+        unknown: Effects with an unknown outcome, of the call or of the compensation. A person has
+            to find out.
+        kept: Effects without a compensation.
     """
 
     undone: tuple[Effect, ...] = ()
@@ -36,24 +36,24 @@ class Undone:
 
 
 def undo_effects(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Undone:
-    """Run the compensations of what a run has done, from its newest effect to its oldest.
+    """Run the compensations of the effects of a run, from the newest to the oldest.
 
-    Each compensation runs once: it is recorded as an effect is, in the same store. If it raises,
-    the exception propagates, and the next call of this function goes on from there. If its outcome
-    is unknown (it timed out, or the process died), it runs again if the policy of its tool is
-    "rerun", and is otherwise reported as unknown. Effects whose own outcome is unknown are only
+    Each compensation runs once, recorded as an effect in the same store. An exception of a
+    compensation propagates, and the next call of this function continues there. With an unknown
+    outcome (a timeout, or the process died), a compensation runs again if the policy of the tool is
+    "rerun", and is otherwise reported as unknown. Effects with an unknown outcome are only
     reported.
 
-    The thread is not changed: say in the next message what was undone. Stop the run before; it does
-    not notice that its effects are undone. A call that is undone and runs again gives an error.
+    The thread is not changed: name the undone effects in the next message. Stop the run before; a
+    run does not notice an undo. A repeated call of an undone effect gives an error.
 
     Args:
-        once: The middleware, with its compensations and its store.
-        run_or_state: The state of the thread, `agent.get_state(config)`, for its last run; or the
-            name that was passed to `effects_of_run`.
+        once: The middleware, with compensations and a store.
+        run_or_state: The state of the thread, `agent.get_state(config)`, for the last run; or the
+            name passed to `effects_of_run`.
 
     Raises:
-        EffectError: There is no store, or it failed; or a compensation is async.
+        EffectError: There is no store, or the store failed; or a compensation is async.
 
     >>> from agent_factory.middleware import InMemoryEffects
     >>> def cancel_flight(flight: Effect) -> None:
@@ -107,7 +107,7 @@ def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undon
         while (earlier := (yield from stored(store.begin, undo_effect))) is not None:
             if earlier.is_done or not repeats:
                 break
-            # The process ended during an earlier compensation. This one may be repeated, so it is.
+            # The process ended during an earlier compensation, which may be repeated.
             check_released(earlier, attempt)
             yield from stored(store.release, earlier)
             attempt = earlier.attempt
