@@ -1,8 +1,8 @@
-"""Build LangGraph agents from middleware, by way of a plan that you can read.
+"""Build LangGraph agents from middleware, by way of a readable plan.
 
 >>> from agent_factory import AgentMiddleware, create_agent
 
-Names are imported when they are first used, so that importing the package takes no time.
+Names are imported at their first use, so an import of the package takes no time.
 """
 
 from __future__ import annotations
@@ -165,32 +165,32 @@ _PACKAGES = (
     "agent_factory",
     *(f"agent_factory.{part}" for part in ("middleware", "structured_output", "review", "testing")),
 )
-"""Packages whose names are easily taken for those of another one of them."""
+"""Packages with names that are easily confused."""
 
 
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """`__all__`, `__getattr__` and `__dir__` of a package that imports its names at first use.
+    """`__all__`, `__getattr__` and `__dir__` of a package with imports of names at first use.
 
-    `homes` lists the names by module, between spaces; a module of the package itself begins with a
+    `homes` lists the names by module, separated by spaces; a module of the package begins with a
     dot.
     """
     module_of = {name: module for module, names in homes.items() for name in names.split()}
     namespace = vars(sys.modules[package])
 
     def missing(name: str) -> AttributeError | ImportError:
-        # Imported here, because only a mistake needs them.
+        # Imported here, because only mistakes need these modules.
         from difflib import get_close_matches
         from dis import opname
         from importlib.util import find_spec
 
         reason, hint = f"module {package!r} has no attribute {name!r}", ""
-        # `from package import module` asks first, and imports the module then. What is below would
-        # import others meanwhile, which may need the one that is asking.
+        # `from package import module` asks first, and then imports the module. The code below would
+        # import further modules meanwhile, which may need the importing module.
         if not name.isidentifier() or name.startswith("_") or find_spec(f"{package}.{name}"):
             return AttributeError(reason)
-        # The package itself first: of two names that are equally close, the first is found.
+        # The package comes first: of two equally close names, the first is the match.
         exports = {other: import_module(other).__all__ for other in (package, *_PACKAGES)}
         others = [other for other in exports if name in exports[other]]
         names = [name for exported in exports.values() for name in exported]
@@ -199,7 +199,7 @@ def lazy_names(
         elif close := get_close_matches(name, names, n=1, cutoff=0.8):
             hint = f"Did you mean {close[0]}?"
         # `from package import name` turns an AttributeError into an ImportError without its text.
-        # Elsewhere, as for `hasattr`, it has to be an AttributeError.
+        # Elsewhere, as for `hasattr`, an AttributeError is required.
         frame = sys._getframe(2)
         if hint and opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM":
             return ImportError(f"cannot import name {name!r} from {package!r}. {hint}")
@@ -208,7 +208,7 @@ def lazy_names(
     def load(name: str) -> Any:
         if name not in module_of:
             raise missing(name)
-        # Into the namespace: Python calls `__getattr__` only for names that are not there.
+        # Into the namespace: Python calls `__getattr__` only for missing names.
         value = namespace[name] = getattr(import_module(module_of[name], package), name)
         return value
 

@@ -10,7 +10,7 @@ Every error has a stable `code`, and its message reads ``[code] subject: reason 
 `BUILD_CODES` has the meaning of the codes of a build. Errors have their own class if users may
 catch them by another exception type, or if they carry additional data.
 
-`MissingExtra` is an ImportError: packages that a part of the library needs are not installed.
+`MissingExtra` is an ImportError: packages for a part of the library are not installed.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def raise_all(errors: Sequence[SpecError]) -> None:
 
 
 class TurnError(AgentFactoryError, RuntimeError):
-    """The run cannot continue. What earlier steps wrote is kept in the thread."""
+    """The run cannot continue. The thread keeps the writes of earlier steps."""
 
     code = "AF300"
 
@@ -277,9 +277,9 @@ class PathNotSupported(TurnError, NotImplementedError):
     code = "AF301"
 
 
-# A TypeError, because LangGraph raises one for an async node in a sync run.
+# A TypeError, as LangGraph raises for an async node in a sync run.
 class HookPathNotSupported(PathNotSupported, TypeError):
-    """A synchronous run met a node hook that is defined only as a coroutine function."""
+    """A synchronous run met a node hook with a coroutine function alone."""
 
 
 class UndeclaredJump(TurnError):
@@ -295,7 +295,7 @@ class JumpWithoutCalls(TurnError):
 
 
 class BadReturn(TurnError, TypeError):
-    """A hook, a layer or a flow returned or yielded a value that cannot be used."""
+    """A hook, a layer or a flow returned or yielded an unusable value."""
 
     code = "AF304"
 
@@ -307,7 +307,7 @@ class WrongToolCallId(BadReturn):
 
 
 class CommandNotSupported(TurnError, NotImplementedError):
-    """A Command asks for something that is not supported where it was returned."""
+    """An operation of a Command is not supported where the Command was returned."""
 
     code = "AF305"
 
@@ -319,7 +319,7 @@ class ModelCannotCallTools(TurnError, NotImplementedError):
 
 
 class UnknownTool(TurnError, ValueError):
-    """A request offers the model a tool that nothing in the agent can run."""
+    """A request offers the model a tool which nothing in the agent can run."""
 
     code = "AF307"
 
@@ -331,7 +331,7 @@ class HistoryError(TurnError, ValueError):
 
 
 class UnknownStateKey(TurnError, KeyError):
-    """A hook wrote a state key that is in no schema, or a tool takes one that the state lacks."""
+    """A hook wrote a state key without a schema, or a tool takes a key which the state lacks."""
 
     code = "AF309"
 
@@ -345,11 +345,11 @@ class EndlessLoop(TurnError):
 
 
 class MissingNode(TurnError):
-    """A resumed thread waits at a node that the agent does not have. The thread is unchanged.
+    """A resumed thread waits at a node which the agent lacks. The thread is unchanged.
 
     Attributes:
-        thread_id: The thread; None if the config of the run has none.
-        nodes: The nodes at which it waits.
+        thread_id: The thread; None for a config without a thread.
+        nodes: The nodes of the wait.
     """
 
     code = "AF316"
@@ -363,7 +363,7 @@ class MissingNode(TurnError):
 
 
 class UnknownInput(TurnError, ValueError):
-    """The input of a run has a key that no schema of the agent has; it would be dropped."""
+    """The input of a run has a key without a schema, which the run would drop."""
 
     code = "AF323"
 
@@ -375,7 +375,7 @@ class ReviewError(TurnError):
 
 
 class InvalidAnswer(ReviewError, ValueError):
-    """An answer to an interrupt does not have the form that is asked for. It can be given again."""
+    """An answer to an interrupt does not have the requested form. Another answer may follow."""
 
     code = "AF336"
 
@@ -399,11 +399,11 @@ class NoThread(ReviewError):
 
 
 class OutputError(TurnError):
-    """The model did not give the structured output that it was asked for.
+    """The model did not give the requested structured output.
 
     Attributes:
         ai_message: Last message of the model.
-        retries: How many times the model was asked again.
+        retries: Number of further requests to the model.
     """
 
     code = "AF310"
@@ -423,7 +423,7 @@ class OutputError(TurnError):
 
 
 class StructuredOutputError(OutputError):
-    """The structured output is missing or invalid. `ai_message` is what the model answered."""
+    """The structured output is missing or invalid. `ai_message` is the answer of the model."""
 
     code = "AF311"
 
@@ -433,7 +433,7 @@ class StructuredOutputError(OutputError):
 
 
 class MultipleStructuredOutputsError(StructuredOutputError):
-    """The model gave several structured outputs where one was asked for."""
+    """The model gave several structured outputs in place of a single output."""
 
     code = "AF312"
 
@@ -466,7 +466,7 @@ class MissingStructuredOutputError(StructuredOutputError):
         super().__init__(", ".join(names), reason, ai_message)
 
 
-# Packages that are not installed
+# Missing packages
 
 EXTRAS = {
     "a2a": "a2a",
@@ -485,11 +485,11 @@ EXTRAS = {
     "sqlite": "langgraph.checkpoint.sqlite",
     "testing": "pytest hypothesis syrupy",
 }
-"""Extras of the library, each with the modules that it installs."""
+"""Extras of the library, each with its modules."""
 
 
 class MissingExtra(ImportError):
-    """A part of the library needs an extra that is not installed; the message says which."""
+    """A part of the library needs a missing extra; the message has the name."""
 
 
 def require(extra: str, feature: str, *modules: str, otherwise: str = "") -> None:
@@ -497,12 +497,12 @@ def require(extra: str, feature: str, *modules: str, otherwise: str = "") -> Non
 
     Args:
         extra: Name of the extra, such as "serve".
-        feature: The part that needs the extra, as the subject of the message.
+        feature: The part of the library, as the subject of the message.
         modules: The needed modules; default: all modules of the extra.
-        otherwise: A sentence about the parts that work without the extra.
+        otherwise: A sentence about the parts without need of the extra.
 
     Raises:
-        MissingExtra: One of the modules is missing. `name` is that module.
+        MissingExtra: A module is missing. `name` is the module.
 
     >>> require("service", "agent_factory.service")
     """
@@ -513,13 +513,13 @@ def require(extra: str, feature: str, *modules: str, otherwise: str = "") -> Non
             missing = True
         if missing:
             reason = f"{feature} needs the extra `{extra}` of agent-factory."
-            # The command comes last, so that nothing after it is copied along.
+            # The command comes last, so nothing after the command is copied along.
             hint = f"{otherwise} Install it: {install(extra)}".lstrip()
             raise MissingExtra(f"{reason} {hint}", name=module)
 
 
 def install(*extras: str) -> str:
-    """Return the command that installs extras, from where the library was installed itself.
+    """Return the command to install extras, from the source of the installed library.
 
     >>> install("cli", "serve").startswith("pip install ")
     True
@@ -565,7 +565,7 @@ def _origin() -> dict[str, Any]:
         origin = {"url": root.as_uri(), "dir_info": {"editable": True}}
     else:
         return {}
-    # The image of a container may have been built from a folder that it does not keep.
+    # A container may lack the folder from which its image was built.
     if origin["url"].startswith("file:") and not _folder(origin["url"]).exists():
         return {}
     return origin
@@ -597,7 +597,7 @@ def describe(value: object) -> str:
 
 
 def example_of(kind: type[object]) -> str:
-    """Return the call that makes an instance of a class, for hints.
+    """Return a call for an instance of a class, for hints.
 
     >>> example_of(AgentFactoryError)
     'AgentFactoryError(...)'
@@ -612,7 +612,7 @@ def example_of(kind: type[object]) -> str:
 def did_you_mean(
     name: str, names: Iterable[str], otherwise: str, form: Callable[[str], str] = str
 ) -> str:
-    """Return the hint for a name that does not exist.
+    """Return the hint for an unknown name.
 
     Args:
         name: The name.
@@ -630,6 +630,6 @@ def did_you_mean(
 
 
 def unknown_argument(name: str, owner: str, parameters: Sequence[str]) -> ArgumentError:
-    """Return the error for a keyword that is not among the parameters of a function or a class."""
+    """Return the error for an unknown parameter of a function or a class."""
     hint = did_you_mean(name, parameters, f"It takes {', '.join(parameters)}.")
     return ArgumentError(name, f"is not an argument of {owner}.", hint)

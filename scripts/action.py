@@ -1,8 +1,8 @@
-"""Report on agents in a pull request, as Markdown: what is wrong, what changed, what replays say.
+"""Report on agents in a pull request, as Markdown: findings, changes and replays.
 
 Run by action.yml. The report goes to the summary of the job (`$GITHUB_STEP_SUMMARY`), and with
-`--comment` to the pull request, too, where it replaces the one before. The exit code is that of
-the worst command: 1 for errors of a check and for runs that changed, 2 for what cannot be loaded.
+`--comment` to the pull request, too, in place of the earlier comment. The exit code is of the worst
+command: 1 for errors of a check and for changed runs, 2 for a target that cannot be loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 MARK = "<!-- agent-factory -->"
-"""First line of the comment, by which the next run finds it."""
+"""First line of the comment, by which the next run finds the comment."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,13 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `agent-factory`, as it is installed with this Python."""
+    """Run the `agent-factory` of this Python."""
     module = [sys.executable, "-m", "agent_factory.cli"]
     return subprocess.run([*module, *map(str, words)], cwd=cwd, capture_output=True, text=True)
 
 
 def checks(targets: list[str], arguments: list[str]) -> tuple[int, str]:
-    """The exit code of `check`, and its findings; they are annotations of the files, too."""
+    """The exit code of `check`, and the findings, which are annotations of the files, too."""
     print(command("check", *targets, *arguments, "--github").stdout)
     done = command("check", *targets, *arguments, "--json")
     title = "## Check\n\n"
@@ -84,7 +84,7 @@ def checks(targets: list[str], arguments: list[str]) -> tuple[int, str]:
 
 
 def differences(targets: list[str], base: str) -> Iterator[tuple[int, str]]:
-    """What changed in the plan of each target since a commit, or against a saved plan."""
+    """Changes in the plan of each target since a commit, or against a saved plan."""
     if not base:
         return
     with TemporaryDirectory(prefix="agent-factory-") as folder, before(base, Path(folder)) as place:
@@ -116,7 +116,7 @@ def differences(targets: list[str], base: str) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def before(base: str, folder: Path) -> Iterator[Path]:
-    """The saved plan, or a folder with the files of the commit that corresponds to this one."""
+    """The saved plan, or a folder with the corresponding files of the commit."""
     if Path(base).is_file():
         yield Path(base)
         return
@@ -138,7 +138,7 @@ def git(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def replays(targets: list[str], folder: str, arguments: list[str]) -> Iterator[tuple[int, str]]:
-    """What recorded runs do with the first target."""
+    """Outcomes of recorded runs with the first target."""
     if not folder:
         return
     done = command("replay", targets[0], folder, *arguments, "--json")
@@ -154,7 +154,7 @@ def replays(targets: list[str], folder: str, arguments: list[str]) -> Iterator[t
 
 
 def comment(number: str, text: str) -> None:
-    """Write a comment to the pull request, in place of the one of the run before.
+    """Write a comment to the pull request, in place of the earlier comment.
 
     A failure is a warning: in pull requests of forks, the token may not write.
     """
@@ -186,7 +186,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def code(text: str) -> str:
-    """A text as code, which forges show as it is: a name may hold Markdown or HTML."""
+    """A text as code, which forges show unchanged: a name may hold Markdown or HTML."""
     plain = " ".join(text.split()).replace("`", "'").replace("|", "\\|")
     return f"`{plain}`" if plain else ""
 

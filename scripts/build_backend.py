@@ -1,4 +1,4 @@
-"""Build backend: setuptools, with editable installs that type checkers of other projects see.
+"""Build backend: setuptools, with editable installs visible to type checkers of other projects.
 
 Where `SOURCE_DATE_EPOCH` is set, wheel and sdist depend on the source alone: not on the owner, the
 permissions and the times of its files.
@@ -47,7 +47,7 @@ Settings = dict[str, str | list[str] | None] | None
 def build_wheel(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Write the wheel; its name."""
+    """Write the wheel, and return the name."""
     name: str = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
         path = Path(wheel_directory, name)
@@ -65,7 +65,7 @@ def build_wheel(
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
-    """Write the sdist; its name."""
+    """Write the sdist, and return the name."""
     name: str = build_meta.build_sdist(sdist_directory, config_settings)
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
         path = Path(sdist_directory, name)
@@ -91,7 +91,7 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
 def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Write the wheel of an editable install; its name.
+    """Write the wheel of an editable install, and return the name.
 
     Where links cannot be created, or a checkout has lost agent_factory/middleware, it is that of
     setuptools.

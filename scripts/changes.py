@@ -1,4 +1,4 @@
-"""Changes since the last release of main: paths, and what a test is about."""
+"""Changes since the last release of main: paths, and the subjects of a test."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RELEASED = ROOT / ".ci" / "released"
-"""A file with the commit of main that was released last; `BASE` in the environment comes first."""
+"""A file with the last released commit of main; `BASE` in the environment comes first."""
 
 
 def git(*words: str) -> str | None:
-    """The output of git, or None where it fails: no repository, or no such commit."""
+    """The output of git, or None after a failure: no repository, or no such commit."""
     command = ["git", "-C", str(ROOT), *words]
     result = subprocess.run(command, capture_output=True, text=True)
     return result.stdout.strip() if result.returncode == 0 else None
@@ -40,7 +40,7 @@ def base() -> str | None:
 
 @cache
 def changed() -> frozenset[str] | None:
-    """Paths that changed since the base, committed or not; None if all count as changed."""
+    """Changed paths since the base, committed or not; None if all count as changed."""
     commit = base()
     names = git("diff", "--name-only", commit) if commit else None
     created = git("ls-files", "--others", "--exclude-standard")
@@ -61,7 +61,7 @@ def matches(patterns: tuple[str, ...]) -> bool:
 
 
 def touched(test: str) -> list[str]:
-    """What changed of a test: the test itself, and the modules of the package that it names.
+    """Changes behind a test: the test, and the modules of the package named in the test.
 
     Args:
         test: The id of a test, such as "tests/runtime/test_layers.py::test_layers_are_nested".
@@ -72,7 +72,7 @@ def touched(test: str) -> list[str]:
 
 
 def subjects(test: str) -> set[str]:
-    """The modules of the package that the file of a test names."""
+    """The modules of the package named in the file of a test."""
     path = ROOT / test.partition("::")[0]
     if not path.exists():
         return set()
@@ -82,7 +82,7 @@ def subjects(test: str) -> set[str]:
 
 
 def _has_changed(test: str) -> bool:
-    """Return True if the function of a test is not that of the base, with its decorators."""
+    """Return True if the function of a test differs from the base, with decorators."""
     file, _, rest = test.partition("::")
     paths, name = changed(), rest.partition("[")[0].rpartition("::")[2]
     if paths is None:
@@ -109,7 +109,7 @@ def _imports(path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _sources(module: str, names: list[str]) -> Iterator[Path]:
-    """The files that define a module of the package, and the names that a test imports from it."""
+    """The files of a module of the package, and of the names imported by a test."""
     try:
         imported = importlib.import_module(module)
     except ImportError:

@@ -34,7 +34,7 @@ _FAMILIES = {"AF1": "Errors", "AF2": "Warnings"}
 
 
 def printed(source: str) -> str:
-    """The output of an example: its findings, one a line."""
+    """The output of an example: a line for each finding."""
     namespace: dict[str, Any] = {"__name__": "example"}
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

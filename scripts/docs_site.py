@@ -1,4 +1,4 @@
-"""Source of the documentation site: every page as a file, and the configuration to build it by.
+"""Source of the documentation site: every page as a file, and the configuration of the build.
 
 `make docs` runs ``python scripts/docs_site.py build/site`` and then a builder, which needs no code
 for pages: docs/ of that folder has the pages of docs/, the README and other pages of the
@@ -27,16 +27,16 @@ BOOSTS = {
     "faq/": 0.6,
     "guarantees/": 0.15,
 }
-"""How much the words of a page count in a search, by the beginning of its place; 1 for guides.
+"""Weight of the words of a page in a search, by the beginning of the path; 1 for guides.
 
 Words of a query are alternatives, so long pages with many names would hide the guides. The page of
 guarantees says "never", "hook" and "run" in each paragraph."""
 
 
 def write(folder: Path) -> None:
-    """Write `docs/` into a folder, and remove what is no longer part of it.
+    """Write `docs/` into a folder, and remove obsolete files.
 
-    Files that have not changed are left alone, so that a server of the site does not build again.
+    Unchanged files are left alone, so a server of the site does not build again.
     """
     files = {folder / "docs" / place: data for place, data in documents()}
     for path, data in files.items():
@@ -65,7 +65,7 @@ def configuration(*, versions: bool) -> dict[str, Any]:
 
 
 def documents() -> Iterator[tuple[str, bytes]]:
-    """Every file of the site: its place, and its bytes."""
+    """Every file of the site: path and bytes."""
     pages = {place: (ROOT / path).read_text(encoding="utf-8") for path, place in PAGES.items()}
     pages |= {place: example_page(path) for path, place in examples().items()}
     pages |= reference_pages()
@@ -80,7 +80,7 @@ def documents() -> Iterator[tuple[str, bytes]]:
 
 
 def page(place: str, markdown: str) -> str:
-    """A page as a builder reads it: fences, diagrams, links out of docs/, and its weight."""
+    """A page as a builder reads it: fences, diagrams, links out of docs/, and the weight."""
     url = place.removesuffix("index.md").removesuffix(".md") + "/"
     boosts = (boost for start, boost in BOOSTS.items() if url.startswith(start))
     source = source_of(place)
@@ -93,7 +93,7 @@ def page(place: str, markdown: str) -> str:
 
 
 def with_parts(nav: Any, places: list[str]) -> Any:
-    """The navigation, or a part of it, where a folder of `places` has the pages below its index."""
+    """The navigation, or a part, where a folder of `places` has the pages below its index."""
     if isinstance(nav, list):
         return [with_parts(entry, places) for entry in nav]
     if isinstance(nav, dict):
@@ -108,7 +108,7 @@ def with_parts(nav: Any, places: list[str]) -> Any:
 
 
 def block(info: str, text: str, whole: str) -> str:
-    """A fenced block as MkDocs is to read it."""
+    """A fenced block in the form for MkDocs."""
     kind = info.partition(" ")[0]
     if kind == "mermaid":
         return f'<div class="diagram">\n{flowchart(text)}\n</div>'
@@ -123,7 +123,7 @@ def flowchart(source: str) -> str:
     """A Mermaid flowchart as SVG, drawn by Graphviz: boxes, round boxes, labels and subgraphs.
 
     Raises:
-        ValueError: A line is written in a part of Mermaid that is not drawn here.
+        ValueError: A line uses a part of Mermaid without support.
     """
     head, *lines = (line.strip() for line in source.strip().splitlines())
     graph = AGraph(
@@ -154,7 +154,7 @@ def flowchart(source: str) -> str:
 
 
 def label(text: str) -> str:
-    """A label of Mermaid as one of Graphviz."""
+    """A label of Mermaid as a label of Graphviz."""
     return text.strip('"').replace("<br>", "\\n")
 
 

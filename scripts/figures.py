@@ -25,9 +25,9 @@ import agent_factory
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, its goal, and where that is missed its ratchet.
+    """A figure with a goal, and a ratchet if the goal is missed.
 
-    A ratchet is the value of today. It follows the value towards the goal and never goes back.
+    A ratchet is the value of today, follows the value towards the goal, and never goes back.
     """
 
     name: str
@@ -35,15 +35,15 @@ class Figure:
     goal: float
     ratchet: float | None = None
     rises: bool = False
-    """The goal is the least that the value may be, and not the most."""
+    """The goal is a minimum, not a maximum."""
     slack: float = 0
-    """How far the value may be better than its ratchet before the ratchet has to follow."""
+    """Largest distance of a better value from the ratchet. Beyond, the ratchet has to follow."""
     counts_calls: bool = False
     """The value depends on the version of Python: before 3.12 a comprehension is a call."""
 
     @property
     def problem(self) -> str | None:
-        """Problem that `--check` reports, or None."""
+        """Problem for `--check`, or None."""
         sign = -1 if self.rises else 1
         value, goal = sign * self.value, sign * self.goal
         if self.ratchet is None:
@@ -60,7 +60,7 @@ class Figure:
         return None
 
     def __str__(self) -> str:
-        """One row: name, value, goal, ratchet."""
+        """A row: name, value, goal, ratchet."""
         ratchet = "" if self.ratchet is None else f"ratchet {self.ratchet:,}"
         return f"{self.name:<52} {self.value:>7,}   {self.goal:>5,}   {ratchet}".rstrip()
 
@@ -129,7 +129,7 @@ GOALS_OF_LINES = {
     "tools": (1980, 2408),
     "topology": (3122, 4700),
 }
-"""Lines of each package: goal and ratchet. A commit that raises a ratchet does nothing else."""
+"""Lines of each package: goal and ratchet. A commit with a higher ratchet has no other change."""
 
 
 def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
@@ -201,7 +201,7 @@ def of_tests(files: list[Source]) -> Iterator[Figure]:
 
 
 def any_share(files: Iterable[Source]) -> int:
-    """Number of times that the code says `Any`, per 1,000 lines of code."""
+    """Number of uses of `Any` per 1,000 lines of code."""
     files = list(files)
     code = sum(map(source.code_lines, files))
     return round(1000 * sum(map(source.any_count, files)) / code) if code else 0

@@ -19,22 +19,22 @@ from changes import ROOT, git
 from changes import touched as touched_by_change
 
 MOST = 3
-"""Tests of one run that may pass in their second attempt."""
+"""Number of tests of a run that may pass in a second attempt."""
 
 RUNS = 20
 """Runs whose reports count."""
 
 DAYS = 7
-"""Days that a test may stay in quarantine."""
+"""Longest time of a test in quarantine, in days."""
 
 ENTRIES = 10
-"""Tests that may be in quarantine at once."""
+"""Largest number of tests in quarantine."""
 
 QUARANTINE = ROOT / "tests" / "quarantine.toml"
 
 
 def new_run() -> str:
-    """The name of a run that begins now: its commit, and the moment."""
+    """The name of a new run: the commit and the time."""
     return f"{git('rev-parse', 'HEAD') or 'unknown'} {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -45,7 +45,7 @@ def report_file() -> Path:
 
 @dataclass(frozen=True)
 class Flake:
-    """A test that failed, and passed in its second attempt."""
+    """A test with a failed first attempt and a passed second attempt."""
 
     id: str
     message: str
@@ -82,7 +82,7 @@ def write(path: Path, flakes: Sequence[Flake]) -> None:
 
 @dataclass(frozen=True)
 class Entry:
-    """A test in quarantine: it runs and reports, and refuses no run."""
+    """A test in quarantine, which runs and reports, and refuses no run."""
 
     id: str
     since: date
@@ -94,7 +94,7 @@ def quarantine(path: Path = QUARANTINE, today: date | None = None) -> dict[str, 
     """The tests in quarantine, by their ids.
 
     Raises:
-        ValueError: If there are too many, or one is there for too long.
+        ValueError: The quarantine has too many tests, or a test for too long.
     """
     if not path.exists():
         return {}
@@ -128,9 +128,9 @@ def refusals(
 
     Args:
         flakes: The flakes of this run.
-        earlier: Those of past runs.
+        earlier: The flakes of past runs.
         exempt: The ids of tests in quarantine.
-        touched: What changed of a test; by default since the last release of main.
+        touched: Changes behind a test; default: since the last release of main.
         repaired: Return True if a test has changed since a past flake; by default as git says.
     """
     touched, repaired = touched or touched_by_change, repaired or has_changed_since

@@ -1,4 +1,4 @@
-"""llms.txt and llms-full.txt: the documentation for language models, as llmstxt.org has it.
+"""llms.txt and llms-full.txt: the documentation for language models, in the format of llmstxt.org.
 
 llms.txt lists each page of the navigation with a line about it, llms-full.txt has all of them in
 one file. `make docs` writes both into the site, with the Markdown of each page; so does
@@ -26,15 +26,15 @@ SUMMARY = (
 )
 
 OPTIONAL = "Project"
-"""The part of the navigation that a reader with little room may leave out."""
+"""The part of the navigation to leave out for a reader with little room."""
 
 ROW = re.compile(r"^\| \[[^\]]+\]\(([^)#]+)\) \| (.+) \|$", flags=re.M)
-"""Row of a table of contents: a page, and what it is about."""
+"""Row of a table of contents: a page, and its subject."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the navigation: its section there, its title, and where it is in the site."""
+    """A page of the navigation: section, title, and path in the site."""
 
     section: str
     title: str
@@ -52,7 +52,7 @@ class Page:
         return (ROOT / source).read_text(encoding="utf-8")
 
     def seen_from(self, place: str) -> str:
-        """The Markdown of the page, with links that lead on from another place in the site."""
+        """The Markdown of the page, with links valid at another path in the site."""
         source = source_of(self.place)
         return rewritten(self.markdown, lambda text: with_links(text, source, place))
 
@@ -68,7 +68,7 @@ def _reference(name: str) -> str:
 
 
 def pages(nav: list[Any], section: str = "") -> Iterator[Page]:
-    """The pages of a navigation as mkdocs.yml has it, in order."""
+    """The pages of a navigation in the form of mkdocs.yml, in order."""
     for item in nav:
         title, target = next(iter(item.items())) if isinstance(item, dict) else ("", item)
         if isinstance(target, list):
@@ -81,13 +81,13 @@ def pages(nav: list[Any], section: str = "") -> Iterator[Page]:
 
 @cache
 def descriptions() -> dict[str, str]:
-    """What a page is about, by its place, from the contents of the documentation."""
+    """The subjects of pages, by path, from the contents of the documentation."""
     contents = Page("", "", "contents.md").seen_from("contents.md")
     return dict(ROW.findall(contents))
 
 
 def description(page: Page) -> str:
-    """The line about a page: that of the contents, or else the first sentence of its text."""
+    """The line about a page: from the contents, or else the first sentence of the text."""
     if page.place in (lines := descriptions()):
         return plain(lines[page.place])
     text = page.markdown.partition("\n")[2].strip()
@@ -97,7 +97,7 @@ def description(page: Page) -> str:
 
 
 def plain(text: str) -> str:
-    """Markdown in one line, without its links."""
+    """Markdown in a line, without links."""
     return " ".join(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text).split())
 
 
@@ -107,7 +107,7 @@ def tokens(text: str) -> int:
 
 
 def index(listed: list[Page], full: str) -> str:
-    """The text of llms.txt, given that of llms-full.txt."""
+    """The text of llms.txt, from the text of llms-full.txt."""
     parts = [f"# agent_factory\n\n> {SUMMARY}\n"]
     parts.append(
         "Each link leads to a page as Markdown. "
@@ -125,13 +125,13 @@ def index(listed: list[Page], full: str) -> str:
 
 
 def whole(listed: list[Page]) -> str:
-    """The text of llms-full.txt: all pages, each behind a comment with its place."""
+    """The text of llms-full.txt: all pages, each after a comment with the path."""
     texts = (f"<!-- {page.place} -->\n\n{page.seen_from('llms-full.txt')}" for page in listed)
     return f"<!-- agent_factory: {SUMMARY} -->\n\n" + "\n".join(texts)
 
 
 def write(folder: Path, nav: list[Any]) -> dict[str, int]:
-    """Write all files into the folder of a site; the tokens of the two that list everything."""
+    """Write all files into the folder of a site; the tokens of the two complete files."""
     listed = list(pages(nav))
     full = whole(listed)
     texts = {page.place: page.seen_from(page.place) for page in listed}

@@ -27,10 +27,10 @@ from changes import ROOT, git
 
 PACKAGES = ("runtime", "factory", "review", "service")
 TESTS = 60
-"""Tests that run at most for one change: those that enter the fewest lines say most about it."""
+"""Largest number of tests for a change; tests of few lines come first."""
 
 SECONDS = 300
-"""A change that makes its tests run longer is noticed."""
+"""Longest time of the tests of a change; beyond, the change is noticed."""
 
 COPIED = ("agent_factory", "middleware", "tests", "scripts", "docs", "examples", "benchmarks")
 INVERSE = {
@@ -49,14 +49,14 @@ INVERSE = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of one expression."""
+    """A change of an expression."""
 
     file: str
     line: int
     before: str
     after: str
     start: int
-    """Where the expression begins in the text of the file, in bytes, and where it ends."""
+    """Start and end of the expression in the text of the file, in bytes."""
     end: int
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Mutant:
 
 
 def changed_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The changes of one expression or statement; each is the node that takes its place."""
+    """The changes of an expression or a statement, each as the new node."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         inverse = INVERSE[type(node.ops[0])]()
         yield ast.Compare(node.left, [inverse], node.comparators)
@@ -126,7 +126,7 @@ def drawn(root: Path, key: str, number: int) -> list[Mutant]:
         counts: Counter[str] = Counter()
         order: list[tuple[int, Mutant]] = []
         for mutant in (mutant for file in files for mutant in mutants(file, root)):
-            # Not the number of the line, so that a key means the same changes where lines move.
+            # Not the number of the line, so a key means the same changes after a move of lines.
             name = f"{mutant.file} {mutant.before} {mutant.after}"
             counts[name] += 1
             order.append((crc32(f"{key} {name} {counts[name]}".encode()), mutant))
@@ -138,7 +138,7 @@ def drawn(root: Path, key: str, number: int) -> list[Mutant]:
 def tests_of_lines(
     root: Path, lines: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], list[str]]:
-    """The short tests that enter each line, those first that enter the fewest lines."""
+    """The short tests of each line; tests of few lines come first."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "coverage")
         environment = {**os.environ, "COVERAGE_CONTEXTS": "1", "COVERAGE_FILE": str(data)}
@@ -194,7 +194,7 @@ def is_noticed(mutant: Mutant, tests: Sequence[str], folder: Path) -> bool:
 
 
 def main() -> int:
-    """Draw changes, try each, and print those that no test notices."""
+    """Draw changes, try each, and print the changes without a failing test."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=20, help="how many changes")
     parser.add_argument("--key", help="which changes: any word")

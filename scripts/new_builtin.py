@@ -1,4 +1,4 @@
-"""The first files of a built-in middleware, and its place in each list.
+"""The first files of a built-in middleware, and an entry in each list.
 
 Run as ``python scripts/new_builtin.py audit_trail --group Tools`` for AuditTrailMiddleware. It
 writes what passes the checks; what the middleware does, and what its page says, is yours to write.
@@ -70,12 +70,12 @@ _DOES = "Changes nothing yet."
 
 
 class NotPossible(Exception):
-    """The name or the group cannot be used; the text says what to write."""
+    """The name or the group cannot be used; the text has a suggestion."""
 
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A new built-in: its module and the group of docs it belongs to, in a checkout."""
+    """A new built-in in a checkout: the module and the group of docs."""
 
     root: Path
     module: str
@@ -87,7 +87,7 @@ class BuiltIn:
         return "".join(part.capitalize() for part in self.module.split("_")) + "Middleware"
 
     def files(self) -> dict[str, str]:
-        """Each file, below the root, with its new text."""
+        """Each file, below the root, with the new text."""
         fields = {"kind": self.kind, "title": f"{self.kind}.", "does": _DOES}
         return {
             f"middleware/{self.module}.py": self._code(),
@@ -103,7 +103,7 @@ class BuiltIn:
         }
 
     def _code(self) -> str:
-        """The module; its spans leave out the request, as those of built-ins do."""
+        """The module. Spans leave out the request, as in all built-ins."""
         code = Skeleton(self.kind, "agent_factory.middleware", ["before_model"]).code
         policy = "trace_policy = TracePolicy(process_inputs=omit_payload)"
         for before, after in (
@@ -125,14 +125,14 @@ class BuiltIn:
         return table.insert(text, f'    ".{self.module}": "{self.kind}",\n', self.module)
 
     def _any_stack(self) -> str:
-        """The stacks of all built-ins, of which a test says that none is missing."""
+        """The stacks of all built-ins, complete by a test."""
         text = self._read("tests/middleware/test_any_stack.py")
         table = Block("BUILT_INS: dict[str, Callable[[], Member]] = {\n", "}", r'    "(\w+)":')
         line = f'    "{self.module}": lambda: mw.{self.kind}(),\n'
         return table.insert(text, line, self.module)
 
     def _crossings(self) -> str:
-        """The features that meet each other, of which a test says that none is missing."""
+        """The features tried together, complete by a test."""
         text = self._read("tests/crossings/features.py")
         table = Block("FEATURES: dict[str, Feature] = {\n", "}", r'    "(\w+)":')
         return table.insert(text, f'    "{self.module}": row(m.{self.kind}),\n', self.module)
@@ -162,15 +162,15 @@ class BuiltIn:
 
 @dataclass(frozen=True)
 class Block:
-    """The lines of a text that follow `start`, or begin with it, up to one that matches `end`."""
+    """The lines of a text from `start` on, up to a line that matches `end`."""
 
     start: str
     end: str
     entry: str | None = None
-    """Pattern of the lines that begin an entry; entries are sorted by its group."""
+    """Pattern of the first line of an entry; entries are sorted by the group of the pattern."""
 
     def insert(self, text: str, line: str, name: str = "") -> str:
-        """Insert a line where its name belongs, or at the end."""
+        """Insert a line in the order of names, or at the end."""
         begin = text.index(self.start) + self.start.rfind("\n") + 1
         lines = text[begin:].splitlines(keepends=True)
         at = 0
@@ -186,7 +186,7 @@ def built_in(root: Path, name: str, group: str) -> BuiltIn:
     """Check a name and a group.
 
     Raises:
-        NotPossible: One of them cannot be used.
+        NotPossible: The name or the group cannot be used.
     """
     words = re.sub(r"\W+", "_", name).strip("_")
     proposal = snake_case(words).removesuffix("_middleware")

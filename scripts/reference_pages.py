@@ -1,6 +1,6 @@
-"""The pages of the reference, as Markdown: what each public module exports, in short pages.
+"""The pages of the reference, as Markdown: the exports of each public module, in short pages.
 
-A module that exports much has a page that lists its names, and a page for each of its parts.
+A module with many exports has a page with a list of names, and a page for each part.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ REFERENCE = {
 """Public modules, and the names of their pages under reference/."""
 
 SPLIT = ("agent_factory", "middleware", "review", "service", "testing", "topology")
-"""Pages that only list names: each part of the module has its page in a folder of that name."""
+"""Pages with a list of names alone: each part of the module has a page in a folder."""
 
 PARTS = {"compat": "models", "factory": "agents", "types": "state"}
-"""Titles of parts that are not the names of their modules."""
+"""Titles of parts, where not the names of modules."""
 
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", flags=re.M)
 
 
 class Home(NamedTuple):
-    """Where a name is documented: the public module that owns it, and a page under reference/."""
+    """The documentation of a name: the owning public module, and a page under reference/."""
 
     module: str
     page: str
@@ -69,7 +69,7 @@ def reference_pages() -> dict[str, str]:
 
 @cache
 def public_names(name: str) -> dict[str, Any]:
-    """The names of a public module that are documented, with their values."""
+    """The documented names of a public module, with the values."""
     module = importlib.import_module(name)
     names = getattr(module, "__all__", None) or [
         key
@@ -82,10 +82,10 @@ def public_names(name: str) -> dict[str, Any]:
 
 @cache
 def home_of(module: str, name: str) -> Home:
-    """The place of the documentation of a name that a split module exports.
+    """The page with the documentation of an export of a split module.
 
-    It is that of the innermost public module that defines and exports it; in a split module, the
-    page of the part that defines it, or exports it where the defining module is private.
+    The page of the innermost public module with definition and export; in a split module, the page
+    of the part with the definition, or with the export if the defining module is private.
     """
     value = public_names(module)[name]
     source = value.__module__ if is_own(value) else type(value).__module__
@@ -110,15 +110,15 @@ def home_of(module: str, name: str) -> Home:
 
 
 def head(module: str) -> list[str]:
-    """The title of a module's page, and its docstring."""
+    """The title of a module's page, and the docstring."""
     options = "{members: false, show_root_heading: false, show_root_toc_entry: false}"
     return [f"# {module}", "", f"::: {module}", f"    options: {options}", ""]
 
 
 def name_tables(module: str, homes: dict[str, Home]) -> list[str]:
-    """A table of names for each page that documents names of a module, its parts first.
+    """A table of names for each page about names of a module, the parts first.
 
-    A name has its anchor here, too: a link to a name on the page of its module finds the way.
+    Each name has an anchor here, too, for links to a name on the page of the module.
     """
     lines = []
     for home in sorted(set(homes.values()), key=lambda home: (home.module != module, home.page)):
@@ -156,7 +156,7 @@ def body(module: str, values: dict[str, Any]) -> list[str]:
 
 
 def has_own_docstring(value: Any) -> bool:
-    """Return True for an instance of ours with its own docstring, which Griffe cannot see."""
+    """Return True for an instance with its own docstring, which Griffe cannot see."""
     return is_own(type(value)) and "__doc__" in getattr(value, "__dict__", {})
 
 
@@ -166,11 +166,11 @@ def is_error(value: Any) -> bool:
 
 
 def is_own(value: Any) -> bool:
-    """Return True for a class or a function of ours, and not one that LangGraph defines."""
+    """Return True for a class or a function of this library, not of LangGraph."""
     documented = inspect.isclass(value) or inspect.isroutine(value)
     return documented and value.__module__.startswith("agent_factory")
 
 
 def with_examples(text: str) -> str:
-    """A docstring with a fence around each run of lines that begins with ``>>>``."""
+    """A docstring with a fence around each block of lines with ``>>>`` at the start."""
     return EXAMPLE.sub(lambda match: f"```pycon\n{match[0]}\n```", text)

@@ -31,14 +31,14 @@ from versions import interpreter_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISH = "https://docs.pypi.org/attestations/publish/v1"
-"""What an attestation of a published file states, in PEP 740: this publisher has published it."""
+"""Predicate of an attestation of a published file, in PEP 740."""
 
 NEEDS_IDENTITY = [
     "signatures of the statements: the forge's OpenID Connect token becomes a certificate",
     "entries in the transparency log, which the signatures come with",
     "the upload, by trusted publishing: .github/workflows/release.yml",
 ]
-"""Steps that no machine without the identity of the forge's workflow can do."""
+"""Steps which need the identity of the forge's workflow."""
 
 MISSING = "not on this machine"
 
@@ -53,19 +53,19 @@ IN_SDIST = [
     "agent_factory/py.typed",
 ]
 LINK = re.compile(r"(!?)(\[[^\]]*\]\()(?!https?:|mailto:|#)([^)\s]+\))")
-"""A link of Markdown to a file of the repository, or its picture."""
+"""A link of Markdown to a file or a picture of the repository."""
 
 GENERATED = re.compile(r"PKG-INFO|setup\.cfg|agent_factory\.egg-info/[\w.-]+")
-"""Files that setuptools adds to an sdist."""
+"""Files added to an sdist by setuptools."""
 
 
 class ReleaseError(Exception):
-    """The release cannot continue; the message says why, and what to do."""
+    """The release cannot continue; the message has the reason and a hint."""
 
 
 @dataclass
 class Release:
-    """What is released, from where to where, and what is known about it so far."""
+    """A release: source, target, and the results so far."""
 
     version: str
     commit: str
@@ -73,7 +73,7 @@ class Release:
     """Time of the commit, in seconds since 1970."""
     dist: Path
     repository: str = ""
-    """Address of the repository; empty where a rehearsal does not know it."""
+    """Address of the repository; empty if unknown in a rehearsal."""
     pythons: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -88,7 +88,7 @@ class Release:
 
     @property
     def packages(self) -> list[Path]:
-        """What is uploaded."""
+        """The files to upload."""
         return [self.wheel, self.sdist]
 
 
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def progress(step: str, text: str) -> None:
-    """Print a line of progress on the error output, which `--json` leaves free for it."""
+    """Print a line of progress on the error output, which `--json` does not use."""
     print(f"{step:<12} {text}", file=sys.stderr, flush=True)
 
 
@@ -145,7 +145,7 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     """The output of a command.
 
     Raises:
-        ReleaseError: It failed, or is missing.
+        ReleaseError: The command failed, or is missing.
     """
     try:
         done = subprocess.run(
@@ -173,7 +173,7 @@ def tool(name: str) -> Path:
 
 
 def begin(root: Path, dist: Path, tag: str | None, *, rehearsal: bool) -> Release:
-    """The release of the commit that is checked out, and an empty folder for it.
+    """The release of the current commit, and an empty folder for the files.
 
     Raises:
         ReleaseError: Version, changelog and tag differ, changes are not committed, or the address
@@ -203,7 +203,7 @@ def begin(root: Path, dist: Path, tag: str | None, *, rehearsal: bool) -> Releas
 
 
 def changelog_problem(text: str, version: str) -> str:
-    """What is wrong with the newest heading of a changelog; empty if nothing is.
+    """The mistake in the newest heading of a changelog; empty without a mistake.
 
     An `[Unreleased]` without entries is passed over: the next changes go there.
     """
@@ -223,7 +223,7 @@ def changelog_problem(text: str, version: str) -> str:
 
 
 def repository_problem(root: Path, repository: str) -> str:
-    """Where the address of the repository is missing; empty if it is everywhere."""
+    """The files without the address of the repository, in words; empty for none."""
     if not repository:
         return (
             "pyproject.toml must name the repository, to which the links of the README lead on an "
@@ -251,7 +251,7 @@ def link_to_repository(readme: Path, release: Release) -> None:
 
 
 def export(root: Path, commit: str, folder: Path) -> tuple[Path, set[str]]:
-    """The files of a commit in a folder, and their names; no others get into a package."""
+    """The files of a commit in a folder, and their names; no other file gets into a package."""
     archive = subprocess.run(
         ["git", "archive", "--format=tar", commit], cwd=root, capture_output=True, check=True
     )
@@ -263,7 +263,7 @@ def export(root: Path, commit: str, folder: Path) -> tuple[Path, set[str]]:
 
 
 def build(source: Path, release: Release, folder: Path) -> None:
-    """Build both packages, the wheel from the sdist, and compare them with those of another build.
+    """Build both packages, the wheel from the sdist, and compare with another build.
 
     Raises:
         ReleaseError: The build failed, the names are wrong, or the bytes differ.
@@ -288,7 +288,7 @@ def build(source: Path, release: Release, folder: Path) -> None:
 
 
 def check_contents(release: Release, tracked: set[str]) -> None:
-    """Check that each file of the packages is of the commit, and that those needed are there.
+    """Check that each file of the packages is of the commit, and that no needed file is missing.
 
     Raises:
         ReleaseError: A file is missing, or has no place there.
@@ -350,17 +350,17 @@ def check_with_tools(release: Release) -> None:
     """Check the packages as an index does, and the layout of the wheel.
 
     Raises:
-        ReleaseError: A check failed; the text is that of the tool.
+        ReleaseError: A check failed; the text comes from the tool.
     """
     run(tool("twine"), "check", "--strict", *release.packages, cwd=release.dist)
     run(tool("check-wheel-contents"), release.wheel, cwd=release.dist)
 
 
 def try_on(python: str, release: Release, source: Path, folder: Path) -> str:
-    """Install each package into an empty environment and use it there; the outcome in words.
+    """Install each package into an empty environment and use the package; the outcome in words.
 
     Raises:
-        ReleaseError: It cannot be installed, imported or used.
+        ReleaseError: A package cannot be installed, imported or used.
     """
     interpreter = interpreter_of(python)
     if interpreter is None:
@@ -399,14 +399,14 @@ def environment(folder: Path, interpreter: str, *packages: str | Path) -> Path:
 
 
 def write_evidence(release: Release, source: Path, folder: Path) -> None:
-    """Write the SBOM, the statements that a forge signs, and the checksums.
+    """Write the SBOM, the statements for the signature of a forge, and the checksums.
 
     Raises:
         ReleaseError: A statement is malformed, or is about other bytes.
     """
     inside = environment(folder / "sbom", sys.executable, release.wheel)
     sbom = release.dist / f"agent_factory-{release.version}.cdx.json"
-    # The version of the format is that of the most readers.
+    # Most readers know this version of the format.
     options = ["--output-reproducible", "--spec-version", "1.6", "--pyproject", "pyproject.toml"]
     options += ["--mc-type", "library", "-o", str(sbom), str(inside / "python")]
     run(tool("cyclonedx-py"), "environment", *options, cwd=source, SOURCE_DATE_EPOCH=release.epoch)
@@ -421,7 +421,7 @@ def write_evidence(release: Release, source: Path, folder: Path) -> None:
 
 
 def statement(package: Path) -> str:
-    """The statement about a package that its attestation signs, as PEP 740 writes it."""
+    """The signed statement of an attestation of a package, in the form of PEP 740."""
     subject = {"name": package.name, "digest": {"sha256": digest(package)}}
     document = {
         "_type": "https://in-toto.io/Statement/v1",
@@ -433,10 +433,10 @@ def statement(package: Path) -> str:
 
 
 def check_statement(text: str, package: Path) -> None:
-    """Read a statement as the programs do that sign and verify it, and compare it with a package.
+    """Read a statement like signers and verifiers, and compare with a package.
 
     Raises:
-        ReleaseError: It has another form, or other bytes.
+        ReleaseError: The statement has another form, or other bytes.
     """
     from pypi_attestations import Distribution
     from sigstore.dsse import Error, Statement
@@ -456,7 +456,7 @@ def digest(path: Path) -> str:
 
 
 def report_of(release: Release) -> dict[str, Any]:
-    """What `--json` prints."""
+    """The output of `--json`."""
     return {
         "version": release.version,
         "commit": release.commit,

@@ -23,7 +23,7 @@ from agent_factory.testing import ScriptedChatModel
 
 
 def imports() -> tuple[list[str], list[str]]:
-    """The modules that were imported with all their names, and those that need an extra."""
+    """The modules imported with all names, and the modules without their extra."""
     modules, extras = [], []
     for package in (agent_factory, agent_factory.middleware):
         for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):

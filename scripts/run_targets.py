@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Row:
-    """One target and its outcome."""
+    """A target and its outcome."""
 
     target: str
     code: int
@@ -54,11 +54,11 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def run(target: str, *, parallel: bool = False) -> Row:
-    """Run one target; its tests write their counts to a folder that is named to it.
+    """Run a target; the tests write their counts to a folder in the environment.
 
     Args:
-        target: A target with its variables, as `make` takes them.
-        parallel: Print the output at the end, so that it is not mixed with that of another target.
+        target: A target with variables, in the form for `make`.
+        parallel: Print the output at the end, not mixed with the output of another target.
     """
     with tempfile.TemporaryDirectory() as folder, open(Path(folder, "output"), "w+") as output:
         begin = time.monotonic()
@@ -88,7 +88,7 @@ def run(target: str, *, parallel: bool = False) -> Row:
 
 
 def run_stage(targets: Sequence[str]) -> list[Row]:
-    """Run targets one after the other, and those after ``--parallel`` at the same time."""
+    """Run targets in sequence, and targets after ``--parallel`` at the same time."""
     at = targets.index("--parallel") if "--parallel" in targets else len(targets)
     with ThreadPoolExecutor(1) as pool:
         futures = [pool.submit(run, target, parallel=True) for target in targets[at + 1 :]]

@@ -26,7 +26,7 @@ ESTIMATES = ROOT / ".pytest_cache" / "seconds.json"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run pytest with some arguments; its exit code, or 0 where each failed test passed again."""
+    """Run pytest with some arguments; the exit code, or 0 if each failed test passed again."""
     options = list(arguments)
     coverage, reruns = (_take(options, flag) for flag in ("--coverage", "--reruns"))
     begin = time.monotonic()
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 def run(
     options: Sequence[str], *, coverage: bool = False, alone: bool = False
 ) -> tuple[int, dict[str, Any]]:
-    """The exit code of pytest, and the outcome that `tests/outcomes.py` writes."""
+    """The exit code of pytest, and the outcome of `tests/outcomes.py`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "outcome.json")
         before = ["-m", "coverage", "run"] if coverage else []
@@ -59,7 +59,7 @@ def run(
             try:
                 code = process.wait()
                 break
-            except KeyboardInterrupt:  # pytest got it as well, and prints its failures
+            except KeyboardInterrupt:  # pytest was interrupted as well, and prints failures
                 continue
         return code, json.loads(path.read_text()) if path.exists() else {}
 
@@ -119,7 +119,7 @@ def _without_selection(options: Sequence[str]) -> list[str]:
 
 
 def _compile(options: Sequence[str]) -> None:
-    """Compile the tests of a new checkout once, as each worker would do it at the same time."""
+    """Compile the tests of a new checkout once, before the workers do."""
     if "-n" not in options or any((ROOT / "tests" / "__pycache__").glob("*-pytest-*.pyc")):
         return
     print("This checkout is new: its tests are compiled first ...", flush=True)

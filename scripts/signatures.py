@@ -1,4 +1,4 @@
-"""Classes and functions as lines of Markdown: a signature, and what the docstring begins with."""
+"""Classes and functions as lines of Markdown: a signature, and the start of the docstring."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LONGEST_ALIAS = 100
 
 
 def line_of(name: str, value: Any) -> str:
-    """One item of a list: the signature of a class or a function, and its first paragraph."""
+    """An item of a list: the signature of a class or a function, and the first paragraph."""
     return f"- `{name}{parameters(value)}`: {summary(value)}".removesuffix(": ")
 
 
 def lines_of(name: str, value: Any) -> Iterator[str]:
-    """The item of a class or a function, and those of the methods that a class defines."""
+    """The item of a class or a function, and the items of the methods of a class."""
     yield line_of(name, value)
     if inspect.isclass(value) and not issubclass(value, BaseException):
         for key, method in vars(value).items():
@@ -30,7 +30,7 @@ def lines_of(name: str, value: Any) -> Iterator[str]:
 
 
 def parameters(value: Any) -> str:
-    """Parameters of a callable with types and defaults; empty if its signature says nothing."""
+    """Parameters of a callable with types and defaults; empty for an unknown signature."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
@@ -68,9 +68,9 @@ def _parameter(parameter: inspect.Parameter, namespace: dict[str, Any]) -> str:
 
 
 def _alias(name: str, value: Any) -> str:
-    """What an alias of a type stands for, if that is short and says more than its name."""
+    """The value of an alias of a type, if short and clearer than the name."""
     origin = get_origin(value)
-    # Python 3.14 writes a union in another way than those before.
+    # Python 3.14 writes a union in another way than earlier versions.
     parts = get_args(value) if origin in (Union, UnionType) else [value]
     text = re.sub(r"\b([a-z_]+\.)+(?=[A-Z])", "", " | ".join(map(_type_name, parts)))
     readable = origin is not None and "~" not in text and len(text) <= LONGEST_ALIAS
@@ -79,11 +79,11 @@ def _alias(name: str, value: Any) -> str:
 
 def _type_name(value: Any) -> str:
     if get_origin(value) is Literal:
-        # Unions of equal literals are one object: their order is that of the first one.
+        # Unions of equal literals are the same object, in the order of the first literal.
         return f"Literal[{', '.join(sorted(map(repr, get_args(value))))}]"
     return value.__name__ if isinstance(value, type) and not get_origin(value) else str(value)
 
 
 def summary(value: Any) -> str:
-    """The first paragraph of a docstring, in one line."""
+    """The first paragraph of a docstring, in a line."""
     return " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""The pages of the site: where each comes from, and its Markdown. It needs no builder of sites.
+"""The pages of the site: sources and Markdown, without a builder of sites.
 
 docs/ has most of them. The README and other pages of the repository, a page for each example, and
 the reference have their sources elsewhere.
@@ -24,7 +24,7 @@ PAGES = {
     "benchmarks/figures.md": "project/benchmark_figures.md",
     "examples/README.md": "examples/index.md",
 }
-"""Pages of the repository that have another place in the site: the README is its first page."""
+"""Pages of the repository with another path in the site: the README is the first page."""
 
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", flags=re.M)
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
@@ -38,17 +38,17 @@ def examples() -> dict[str, str]:
 
 
 def site_paths() -> dict[str, str]:
-    """Every file and folder whose place in the site is not its path below docs/."""
+    """Every file and folder with a path in the site other than the path below docs/."""
     return {"examples": "examples/index.md", **PAGES, **examples()}
 
 
 def source_of(place: str) -> str:
-    """The path in the repository of a page, by its place in the site."""
+    """The path of a page in the repository, by the path in the site."""
     return {there: here for here, there in site_paths().items()}.get(place, f"docs/{place}")
 
 
 def example_page(path: str) -> str:
-    """The page of one example; of a folder, its README and then its files."""
+    """The page of an example; of a folder, the README and then the files."""
     example = ROOT / path
     if example.suffix == ".py":
         return f"# {example.name}\n\n{code_block(example)}"
@@ -80,7 +80,7 @@ def rewritten(
 
 
 def with_links(text: str, source: str, place: str) -> str:
-    """Text whose links lead to pages of the site; a link to a mere file becomes its text."""
+    """Text with links to pages of the site; a link to a mere file becomes plain text."""
 
     def rewritten(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[2]))

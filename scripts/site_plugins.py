@@ -1,4 +1,4 @@
-"""A MkDocs hook and a Griffe extension: what is done to pages after they are written.
+"""A MkDocs hook and a Griffe extension: changes of pages after the build.
 
 mkdocs.yml names this file twice, once for each. `docs_site.py` writes the pages.
 """

@@ -1,6 +1,6 @@
-"""The parts of the skill for coding agents that come from the code: `make pages` writes them.
+"""The generated parts of the skill for coding agents: `make pages` writes the parts.
 
-Run as ``python scripts/skill_pages.py``. What people write is next to them in the same folder.
+Run as ``python scripts/skill_pages.py``. Parts by people are in the same folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_factory.errors import BUILD_CODES
 SKILL = ROOT / "agent_factory" / ".agents" / "skills" / "agent-factory"
 
 _NAME = re.compile(r"(?:(?<=\()\*|), name: str \| None = None\)")
-"""The parameter that every built-in has, with the mark before it if there is no other."""
+"""The parameter of every built-in, with the mark before a lone parameter."""
 
 _MIDDLEWARE = """# Built-in middleware
 
@@ -79,7 +79,7 @@ def places() -> dict[str, int]:
 
 
 def middleware_page() -> str:
-    """Every built-in with its place, its parameters and a sentence; then the values they take."""
+    """Every built-in with position, parameters and a sentence; then the values of parameters."""
     order, values = places(), public_names("agent_factory.middleware")
     lines = [
         f"{number}. {_NAME.sub(')', signatures.line_of(name, values[name])).removeprefix('- ')}"
@@ -94,7 +94,7 @@ def middleware_page() -> str:
 
 
 def _is_helper(value: object) -> bool:
-    """Return True for what a stack or its caller needs, next to the middleware."""
+    """Return True for a helper of a stack or its caller, next to the middleware."""
     if not getattr(value, "__module__", "").startswith("agent_factory.middleware."):
         return False
     is_middleware = isinstance(value, type) and issubclass(value, AgentMiddleware)
@@ -104,7 +104,7 @@ def _is_helper(value: object) -> bool:
 
 
 def names_page() -> str:
-    """The names of the package with a line each, and its modules."""
+    """The names of the package with a line each, and the modules."""
     lines = []
     for name, value in public_names("agent_factory").items():
         if inspect.isclass(value) and issubclass(value, Exception):
@@ -147,7 +147,7 @@ def _cell(text: str) -> str:
 
 
 def generated() -> dict[str, str]:
-    """The text of each file that comes from the code, by its path in the skill."""
+    """The text of each generated file, by the path in the skill."""
     return {
         "references/middleware.md": middleware_page(),
         "references/codes.md": codes_page(),

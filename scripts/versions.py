@@ -1,4 +1,4 @@
-"""Tests at the oldest or the newest versions that pyproject.toml allows, on each Python.
+"""Tests at the oldest or the newest versions of pyproject.toml, on each Python.
 
 Run by `make oldest` and `make newest`, which install uv: pip cannot choose the lowest versions.
 Each Python gets an environment such as .venv-oldest-3.11. A Python that this machine lacks is
@@ -28,7 +28,7 @@ CHOICES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Test on each Python, one after the other; return the exit code."""
+    """Test on each Python in sequence; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("choice", choices=CHOICES)
     parser.add_argument("pythons", nargs="+", metavar="PYTHON", help="a version, such as 3.12")
@@ -52,10 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def interpreter_of(python: str) -> str | None:
-    """The path of a Python by its version; None if this machine has none."""
+    """The path of a Python by version; None if missing on this machine."""
     environment = dict(os.environ)
     if pyenv := shutil.which("pyenv"):
-        # pyenv has a python3.12 on the path, which runs only if its version was chosen.
+        # pyenv has a python3.12 on the path, which runs only if this version was chosen.
         command = [pyenv, "versions", "--bare"]
         versions = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         environment["PYENV_VERSION"] = ":".join(versions.split())
@@ -73,7 +73,7 @@ def tested(choice: str, python: str, interpreter: str, arguments: Sequence[str])
     folder = ROOT / f".venv-{choice}-{python}"
     inside = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     tests = ["-n", "logical", "--maxprocesses=4", "--tier=short", "-q"]
-    # Without sources: those of old releases need old compilers. uv takes the next version.
+    # Without sources: sources of old releases need old compilers. uv takes the next version.
     install: list[str | Path] = [
         "--quiet",
         "--python",
@@ -87,7 +87,7 @@ def tested(choice: str, python: str, interpreter: str, arguments: Sequence[str])
         [uv, "pip", "install", *install],
         [inside, "-m", "pytest", *tests, *arguments],
     ]
-    # In CI, a skipped test fails; those that need langchain are skipped here.
+    # In CI, a skipped test fails; tests with langchain are skipped here.
     environment = {name: value for name, value in os.environ.items() if name != "REQUIRE_TOOLS"}
     return all(
         subprocess.run(command, cwd=ROOT, env=environment).returncode == 0 for command in commands

@@ -1,4 +1,4 @@
-"""Figures of running code: the files, frames and calls of the package that one call enters."""
+"""Figures of running code: the files, frames and calls of the package behind a call."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def is_ours(filename: str) -> bool:
 
 @dataclass
 class Trace:
-    """Frames of the package that a call enters, in all threads.
+    """Frames of the package behind a call, in all threads.
 
-    A call is a frame that begins: of a function, a lambda, a generator at each step and, before
+    A call is the start of a frame: of a function, a lambda, a generator at each step and, before
     Python 3.12, a comprehension. A move is a call in another file than the call before it in the
     same thread: a reader who follows the run opens another file.
     """
@@ -47,7 +47,7 @@ class Trace:
     _last: dict[int, str] = field(default_factory=dict)
 
     def __call__(self, frame: Any, event: str, _: Any) -> None:
-        """Note a frame that begins; `sys.setprofile` calls this."""
+        """Note the start of a frame; called by `sys.setprofile`."""
         file = frame.f_code.co_filename
         if event != "call" or not self.ours(file):
             return
@@ -64,7 +64,7 @@ class Trace:
 
 
 def traced(call: Callable[[], Any], ours: Callable[[str], bool] = is_ours) -> Trace:
-    """Run a call and note what it enters."""
+    """Run a call and note the frames."""
     trace = Trace(ours)
     threading.setprofile(trace)
     sys.setprofile(trace)
@@ -77,7 +77,7 @@ def traced(call: Callable[[], Any], ours: Callable[[str], bool] = is_ours) -> Tr
 
 
 class First(AgentMiddleware[Any, Any]):
-    """A layer around tool calls that changes nothing."""
+    """A layer around tool calls without an effect."""
 
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
         """Call the next layer."""
@@ -85,11 +85,11 @@ class First(AgentMiddleware[Any, Any]):
 
 
 class Second(First):
-    """Another one."""
+    """Another layer without an effect."""
 
 
 class Hooked(AgentMiddleware[Any, Any]):
-    """A pair of hooks that changes nothing."""
+    """A pair of hooks without an effect."""
 
     def before_model(self, state: Any, runtime: Any) -> None:
         """Do nothing."""
@@ -124,7 +124,7 @@ def _desk(checkpointer: Any = None) -> Any:
 
 
 def approval() -> Trace:
-    """`review.approve` of one call, after a first decision that fills caches."""
+    """`review.approve` of a call, after a first decision to fill caches."""
     agent = _desk(InMemorySaver())
     for thread in ("first", "second"):
         config: Any = {"configurable": {"thread_id": thread}}
@@ -140,13 +140,13 @@ class _Threads:
         self.traces: dict[int, Trace] = {}
 
     def __call__(self, frame: Any, event: str, argument: Any) -> None:
-        """Note a frame that begins in its thread."""
+        """Note the start of a frame in a thread."""
         trace = self.traces.setdefault(threading.get_ident(), Trace())
         trace(frame, event, argument)
 
 
 def decision_of_worker() -> Trace:
-    """The thread of a worker that carries out a decision; its calls differ by some looks."""
+    """The thread of a worker with a decision; the number of calls differs by some polls."""
     threads = _Threads()
     with TemporaryDirectory() as folder:
         service = Service(f"sqlite:///{folder}/desk.db")
@@ -174,14 +174,14 @@ def _wrapped(a: int, *, fused: bool) -> tuple[Any, dict[str, Any]]:
 
 
 def tool_call(*, fused: bool) -> Trace:
-    """One run of an agent whose model calls a tool behind two layers, after a first run."""
+    """A run of an agent with a tool call behind two layers, after a first run."""
     agent, message = _wrapped(2, fused=fused)
     agent.invoke(message)  # makes what only runs need
     return traced(lambda: agent.invoke(message))
 
 
 def traceback_frames(*, fused: bool) -> list[str]:
-    """The frames of the package in the traceback of a tool that raises behind two layers."""
+    """The frames of the package in the traceback of a failing tool behind two layers."""
     agent, message = _wrapped(-1, fused=fused)
     try:
         agent.invoke(message)
@@ -196,7 +196,7 @@ def traceback_frames(*, fused: bool) -> list[str]:
 
 
 def build() -> Trace:
-    """Building an agent with one pair of hooks."""
+    """The build of an agent with a pair of hooks."""
     model = ScriptedChatModel(["Done."])
     create_agent(model, middleware=[Hooked()])  # fills caches
     return traced(lambda: create_agent(model, middleware=[Hooked()]))

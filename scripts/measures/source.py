@@ -1,4 +1,4 @@
-"""Figures of the source: what a file imports, names and repeats, and how it is documented."""
+"""Figures of the source: imports, names, copies and documentation of files."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Documented = ast.Module | ast.ClassDef | Function
 
 @dataclass(frozen=True)
 class Source:
-    """One Python file: its name below the root, and its text."""
+    """A Python file: the name below the root, and the text."""
 
     name: str
     text: str
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """Every node of its syntax tree."""
+        """Every node of the syntax tree."""
         return list(ast.walk(ast.parse(self.text)))
 
     @cached_property
@@ -40,17 +40,17 @@ class Source:
 
     @property
     def lines(self) -> int:
-        """All lines, with docstrings and blank ones."""
+        """All lines, with docstrings and blank lines."""
         return len(self.text.splitlines())
 
     @property
     def folder(self) -> str:
-        """The package it is in, `agent_factory/state` or `middleware/budget`."""
+        """The package of the file, `agent_factory/state` or `middleware/budget`."""
         return str(Path(self.name).parent)
 
     @cached_property
     def docstrings(self) -> list[ast.Constant]:
-        """The docstrings of the module, its classes and its functions."""
+        """The docstrings of the module, of classes and of functions."""
         return [
             node.body[0].value
             for node in self.nodes
@@ -74,7 +74,7 @@ def sources() -> list[Source]:
 
 @cache
 def sources_of_tests() -> list[Source]:
-    """Every Python file of the tests, without samples of others and installed packages."""
+    """Every Python file of the tests, without foreign samples and installed packages."""
     return [
         _read(path)
         for path in sorted((ROOT / "tests").rglob("*.py"))
@@ -93,7 +93,7 @@ _NO_CODE = (
 
 
 def code_lines(source: Source) -> int:
-    """The lines that have code: not blank, no comment, no docstring."""
+    """The lines of code: not blank, no comment, no docstring."""
     lines = {
         line
         for token in source.tokens
@@ -106,12 +106,12 @@ def code_lines(source: Source) -> int:
 
 
 def any_count(source: Source) -> int:
-    """Number of times that the code says `Any`, imports included."""
+    """Number of uses of `Any`, imports included."""
     return sum(token.string == "Any" for token in source.tokens)
 
 
 def comment_lines(source: Source) -> int:
-    """The lines that hold a comment alone; a comment after code, as for mypy, does not count."""
+    """The lines with a comment alone; a comment after code, as for mypy, does not count."""
     return sum(
         token.type == tokenize.COMMENT and token.line.lstrip().startswith("#")
         for token in source.tokens
@@ -127,7 +127,7 @@ def clauses(source: Source) -> list[int]:
 
 
 def bound_names(source: Source) -> Iterator[str]:
-    """The names that assignments, arguments and loops bind, attributes and fields included."""
+    """The names bound by assignments, arguments and loops, attributes and fields included."""
     for node in source.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -159,7 +159,7 @@ def _body(node: Function | ast.ClassDef) -> str:
 
 
 def used_once(files: Iterable[Source]) -> tuple[list[str], int]:
-    """The private functions that one place uses, and how many private functions there are."""
+    """The private functions with a single use, and the number of private functions."""
     single: list[str] = []
     total = 0
     for source in files:
@@ -172,7 +172,7 @@ def used_once(files: Iterable[Source]) -> tuple[list[str], int]:
             if hasattr(BaseChatModel, node.name):
                 continue  # an override, which LangChain calls
             total += 1
-            if uses[node.name] == 1:  # with none, a base class or a framework calls it
+            if uses[node.name] == 1:  # without a use, a base class or a framework is the caller
                 single.append(f"{source.name}:{node.lineno} {node.name}")
     return single, total
 
@@ -186,7 +186,7 @@ def _names(source: Source) -> Iterator[str]:
 
 
 def circles() -> list[set[str]]:
-    """Groups of modules that import each other, imports for type checkers included."""
+    """Groups of modules with mutual imports, imports for type checkers included."""
     graph = grimp.build_graph("agent_factory")
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     reach: dict[str, set[str]] = {}
@@ -203,7 +203,7 @@ def circles() -> list[set[str]]:
 
 
 def context_variables(source: Source) -> int:
-    """The context variables that a file makes."""
+    """The context variables of a file."""
     return sum(
         isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "ContextVar"
         for node in source.nodes
@@ -214,7 +214,7 @@ _UNPUBLISHED = re.compile(
     r"__pregel_|_messages_delta_reducer|\b(?:langgraph|langchain_core)[\w.]*\._\w|CONFIG_KEY_"
     r"|langgraph_step|langgraph_checkpoint_ns|\.control\b|_run_one|_arun_one|_afunc\b|_func\b"
 )
-"""Marks of what LangGraph and langchain-core do not document."""
+"""Marks of undocumented parts of LangGraph and langchain-core."""
 
 
 def is_unpublished(source: Source) -> bool:

@@ -1,4 +1,4 @@
-"""Figures of the tests: waits that a slow machine breaks, and names of the insides."""
+"""Figures of the tests: waits too short for a slow machine, and private names."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from measures.source import Source
 
 WAITS = "# waits:"
-"""A comment that gives the reason of a wait which no event can replace."""
+"""A comment with the reason of a wait which no event can replace."""
 
 OWNERS = ("tests/processes.py", "tests/waiting.py")
-"""Files that hold the waits and the processes of all tests."""
+"""Files with the waits and the processes of all tests."""
 
 LIMITS = ("timeout", "_seconds")
 SLEEPS = ("time.sleep", "asyncio.sleep", "sleep")
@@ -53,7 +53,7 @@ def _wait(call: ast.Call, virtual: bool) -> str | None:
 
 
 def private_names(files: Iterable[Source]) -> Iterator[str]:
-    """Places where a test uses an underscored attribute of something other than itself."""
+    """Uses of an underscored attribute of another object in a test."""
     for file in files:
         for node in file.nodes:
             if not isinstance(node, ast.Attribute) or not node.attr.startswith("_"):

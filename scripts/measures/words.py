@@ -1,4 +1,4 @@
-"""Figures of words: lines that a reader would have to read twice, and names that say little."""
+"""Figures of words: words of an unclear style, and names with little meaning."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pages() -> list[Source]:
 
 
 def private_words(files: Iterable[Source]) -> list[str]:
-    """Each line of source and docs that has one of the words."""
+    """Each line of source and docs with any of the words."""
     return [
         f"{file.name}:{number} {match[0]}"
         for file in files
@@ -54,11 +54,11 @@ _FIELD = re.compile(
     r"|escaped|expected|failed|fused|hidden|injected|merged|nested|parsed|required|reserved"
     r"|serialized|structured|typed|embed|exceed|feed|need|proceed|seed|speed|\w+_\w+"
 )
-"""Names that are fine: the field's own, what is no participle, and an adjective before a noun."""
+"""Good names: terms of the field, words without a participle, an adjective before a noun."""
 
 
 def is_participle(name: str) -> bool:
-    """A name that is a participle alone, as `found` or `asked`, or `one`; not `pending_calls`."""
+    """Return True for a participle alone, as `found` or `asked`, and for `one`."""
     word = name.strip("_").lower()
     return _PARTICIPLE.fullmatch(word) is not None and not _FIELD.fullmatch(word)
 
@@ -67,11 +67,11 @@ _WORD = re.compile(r"[A-Za-z']+")
 
 
 def rate(text: str, words: str) -> float:
-    """Number of times that a text has some words, per 1,000 of its words.
+    """Number of occurrences of some words per 1,000 words of a text.
 
     Args:
         text: The text.
-        words: A regular expression for one word, in lower case.
+        words: A regular expression for a word, in lower case.
     """
     every = [word.lower() for word in _WORD.findall(text)]
     hits = sum(re.fullmatch(words, word) is not None for word in every)
