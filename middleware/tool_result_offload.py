@@ -63,7 +63,7 @@ _MARK = "offloaded"
 """Key of `response_metadata` with the storage of a result's content."""
 
 _MEDIA = frozenset({"audio", "document", "file", "image", "image_url", "input_audio", "video"})
-"""Blocks that a model looks at: their size in bytes is no measure of their tokens."""
+"""Blocks that a model looks at: their size in bytes does not measure their tokens."""
 
 _LEAST: Final = 2_000
 """Characters of a result that is offloaded in a conversation that is too long for the model."""

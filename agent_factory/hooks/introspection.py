@@ -410,7 +410,7 @@ def _method_errors(
     for hook in NODE_HOOKS:
         # Of a flow alone, the class has made both forms.
         if f"a{hook}" in bound and inspect.isgeneratorfunction(bound.get(hook)):
-            reason = f"defines a{hook} beside {hook}, a flow that async runs use as well."
+            reason = f"defines a{hook} next to {hook}, a flow that async runs use as well."
             hint = f"Keep {hook} only; it works in sync and async runs."
             yield _Mistake(SpecError, "", reason, hint, "AF108")
             bound = {name: method for name, method in bound.items() if name != hook}

@@ -52,8 +52,8 @@ class Attempts:
         inner = model
         while isinstance(inner, RunnableBinding):
             inner = inner.bound
-        # Another runnable calls models itself, and the calls stream. A chat model with such a
-        # method of its own does more than to ask a provider.
+        # Another runnable calls models itself, and the calls stream. A chat model with an
+        # own method does more than to ask a provider.
         if not isinstance(inner, BaseChatModel) or any(
             getattr(type(inner), name) is not getattr(BaseChatModel, name) for name in _METHODS
         ):

@@ -5,7 +5,7 @@ the run: a command to a parent graph, and a result that may be the answer, are w
 channel; a stop is written as the state's jump. The next node sees all of them, and decides.
 
 A task for each call costs more than most calls. In runs without storage, one task takes the calls
-of a turn. If a call waits for an answer or fails, each call is sent to a task of its own, with its
+of a turn. If a call waits for an answer or fails, each call is sent to a separate task, with its
 outcome. Where a thread is stored, each call has its task from the start: a graph called by the tool
 is resumed there. `turn` has the node of an agent whose calls may wait for each other.
 """

@@ -4,7 +4,7 @@ A call must see the writes of the calls before it, and LangGraph applies writes 
 So a turn applies them to a copy of the state. The writes of all calls are written at the end, in
 the order of the message, as if the calls had run one after the other.
 
-A call that waits for an answer or fails needs a task of its own, which can be resumed alone. So the
+A call that waits for an answer or fails needs a separate task, which can be resumed alone. So the
 task of the turn ends there, with the writes of the calls before. All later calls are sent on, the
 finished ones with their updates: calls without predecessors side by side, each to its own task, and
 after them the rest, as a turn again.
@@ -48,7 +48,7 @@ UPDATE = "update"
 """Key of a finished call that is sent on: the update of the call."""
 
 LATER = "later"
-"""Key of a call that is sent on: the calls after its task and the tasks beside.
+"""Key of a call that is sent on: the calls after its task and the parallel tasks.
 
 The first of these tasks sends the calls, so that the other tasks have an empty list. Without the
 key, the task has the last calls of the turn.

@@ -498,7 +498,7 @@ class Inbox:
     def _check_right(self, wait: Wait, by: str) -> None:
         """Raise DecisionForbidden if this person may not decide about a call.
 
-        Whoever may write to the thread may send the result of a call that a client runs.
+        All who may write to the thread may send the result of a call that a client runs.
         """
         if wait.kind == "client":
             return

@@ -28,7 +28,7 @@ def background(
     """Return a tool whose calls return at once, and whose result arrives as a message.
 
     The agent needs `BackgroundMiddleware`, which does the work in this process. Name, arguments and
-    labels stay, and the description tells the model how the tool works. A tool of `agent_tool`
+    labels stay, and the description says how the tool works. A tool of `agent_tool`
     makes a subagent in the background. Outside of an agent, the tool works as before.
 
     Args:

@@ -126,7 +126,7 @@ def test_a_thread_of_another_tenant_is_not_written_to(
 ) -> None:
     thread = service.submit("echo", message="Hi", tenant="acme").thread_id
     answer = ask(url, protocol, "echo", thread, "Mine", by="eve@other")
-    # JSON-RPC has an error of its own, and so has MCP.
+    # JSON-RPC has its own error, and so has MCP.
     is_rpc = protocol in (by_mcp, by_a2a, a2a_stream)
     assert answer.status_code == (200 if is_rpc else 404)
     assert thread in answer.text
