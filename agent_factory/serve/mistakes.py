@@ -83,7 +83,7 @@ def _field_at(
             model = next(_models_in(field.annotation))
             field = None
     while left:
-        # Pydantic names a place by the alias, if there is one.
+        # Pydantic names a place by its alias.
         by_name = {info.alias or name: info for name, info in model.model_fields.items()}
         if left[0] not in by_name:
             break

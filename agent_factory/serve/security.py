@@ -327,7 +327,7 @@ async def read_form(request: Request) -> FormData:
     # Not `request.form()`, which needs python-multipart.
     text = (await request.body()).decode(errors="replace")
     try:
-        # With blank values: an emptied argument is not an absent one.
+        # With blank values: an emptied argument is not absent.
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise HTTPException(422, f"The form has more than {_MOST_FIELDS} fields.") from None

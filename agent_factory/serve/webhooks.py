@@ -59,7 +59,7 @@ class Webhooks:
             )
 
     def allows(self, url: str) -> bool:
-        """True if a URL is of one of the origins."""
+        """True if a URL is of an allowed origin."""
         try:
             target = urlsplit(url)
             # An origin has neither a user nor a password.

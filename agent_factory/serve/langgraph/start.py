@@ -109,7 +109,7 @@ def _plain_decision(decision: Any, calls: Collection[tuple[str, Any]]) -> Any:
     kind, args = decision.get("type"), decision["args"]
     plain = {key: value for key, value in decision.items() if key != "args"}
     is_call = isinstance(args, Mapping) and args.keys() == {"action", "args"}
-    # The person has seen another call than those that wait.
+    # The person has seen a call that does not wait.
     if kind == "approve" and is_call and (args["action"], args["args"]) in calls:
         return plain
     if kind == "edit" and is_call:

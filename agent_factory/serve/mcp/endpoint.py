@@ -178,7 +178,7 @@ class _Call:
         if not tool_input.message:
             # A call without a message reads an answer, and begins nothing.
             run = exchange.repeat(None)
-            # The last run of the thread may be one of another agent.
+            # The last run of the thread may belong to another agent.
             return Exchange.about(self.service, self.request, self.agent, run.id, "mcp")
         message = HumanMessage(tool_input.message)
         try:

@@ -432,6 +432,6 @@ def _reason(message: AIMessage) -> str:
 
 
 def _id_of(principal: Principal, *parts: str) -> str:
-    """An id from the parts of a principal, unknown to others."""
+    """An id from the parts of a principal, which nobody else can make."""
     name = json.dumps(["agent_factory", principal.tenant, principal.name, *parts])
     return str(uuid5(NAMESPACE_URL, name))

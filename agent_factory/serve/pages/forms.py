@@ -49,7 +49,7 @@ class FormError(Exception):
 
     Args:
         fields: The fields, with their errors.
-        args_read: The readable arguments; texts in place of others.
+        args_read: The readable arguments; texts in place of the rest.
     """
 
     def __init__(self, fields: list[Field], args_read: Mapping[str, object]) -> None:

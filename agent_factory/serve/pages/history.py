@@ -277,7 +277,7 @@ class ThreadHistory:
 
 
 def id_of(state: StateSnapshot) -> str:
-    """The id of the checkpoint of a state; "" of a thread without one."""
+    """The id of the checkpoint of a state; "" of a new thread."""
     return str(state.config["configurable"].get("checkpoint_id", ""))
 
 
@@ -303,7 +303,7 @@ def ids_of(messages: Sequence[BaseMessage]) -> list[str]:
 
 
 def nodes_after(state: StateSnapshot) -> tuple[str, ...]:
-    """The nodes that run next, without those of LangGraph, such as `__start__`."""
+    """The nodes that run next, without LangGraph's own, such as `__start__`."""
     return tuple(name for name in state.next if not name.startswith("__"))
 
 

@@ -1,4 +1,4 @@
-"""Inbox: waits, the forms by which people decide about one or several, and standing approvals."""
+"""Inbox: waits, the forms by which people decide about them, and standing approvals."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class _Markdown(MarkdownIt):
             parts = urlsplit(url)
         except ValueError:  # such as "http://["
             return False
-        # Without a host, an address is one of this site.
+        # Without a host, an address is within this site.
         return parts.scheme == "mailto" or (
             parts.scheme in ("http", "https") and bool(parts.netloc)
         )

@@ -196,7 +196,7 @@ def timeline_of(
 def span_of_step(step: Step) -> Span:
     """A step as a span."""
     detail = step.detail
-    # Most model calls are those of the agent's model; that of a middleware, such as a summary, is
+    # Most model calls are for the agent; the call of a middleware, such as a summary, is
     # named.
     if step.kind == "model" and step.part != "model":
         detail = f"called by {step.part}"
