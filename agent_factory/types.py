@@ -41,8 +41,7 @@ from typing_extensions import TypedDict, TypeVar
 
 from agent_factory.errors import ArgumentError, describe
 
-# For middleware that keep values in memory, by run or by task, or that need to know a model or the
-# saver of the run.
+# For middleware with values in memory, by run or by task, or with a need for a model or the saver.
 # LangGraph and langchain-core publish nothing for this, so the implementation may change.
 from agent_factory.models import bound_tools as bound_tools
 from agent_factory.models import chat_models_of as chat_models_of
@@ -109,13 +108,13 @@ class OmitFromSchema:
 
 
 OmitFromInput = OmitFromSchema(input=True, output=False)
-"""For `Annotated`: a key that the caller cannot pass."""
+"""For `Annotated`: a key which the caller cannot pass."""
 
 OmitFromOutput = OmitFromSchema(input=False, output=True)
-"""For `Annotated`: a key that the caller can pass and does not get back."""
+"""For `Annotated`: a key which the caller can pass and does not get back."""
 
 PrivateStateAttr = OmitFromSchema(input=True, output=True)
-"""For `Annotated`: a key that the caller can neither pass nor get back."""
+"""For `Annotated`: a key which the caller can neither pass nor get back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,7 @@ class AgentState(TypedDict, Generic[ResponseT]):
     """
 
     messages: Required[Annotated[list[AnyMessage], add_messages]]
-    # Without guard=False, two tools of a turn that both end the run would be an error.
+    # Without guard=False, two tools of a turn which both end the run would be an error.
     jump_to: NotRequired[
         Annotated[JumpTo | None, EphemeralValue(object, guard=False), PrivateStateAttr]
     ]
@@ -204,7 +203,7 @@ StateT = TypeVar("StateT", bound=AgentState, default=AgentState)
 
 
 class InputAgentState(TypedDict):
-    """Input of an agent: messages, as objects or in any form that LangChain converts."""
+    """Input of an agent: messages, as objects or in any form accepted by LangChain."""
 
     messages: Required[Annotated[Sequence[MessageLikeRepresentation], add_messages]]
 
@@ -311,8 +310,8 @@ class ModelRequest(Generic[ContextT]):
                 f"ModelRequest has no field {', '.join(map(repr, unknown))}; "
                 f"its fields are {', '.join(_REQUEST_FIELDS)}, and system_prompt."
             )
-        # Here, because the traceback names the layer. A request that is made in another way is
-        # checked when the model is called.
+        # Here, because the traceback names the layer. A request of another origin is checked at the
+        # call of the model.
         if "model" in changes or "tools" in changes:
             check_request(changes.get("model"), changes.get("tools", ()), self.tools)
         request = self
@@ -328,15 +327,15 @@ class ModelRequest(Generic[ContextT]):
         """Return a copy whose model is wrapped, also if an inner layer chooses another model.
 
         Args:
-            wrap: Function of a model that returns a model, such as a model whose answers pass a
-                flow (`stream_through`). A layer further out wraps the model of a layer further in.
+            wrap: Function from a model to a model, such as a model with answers through a flow
+                (`stream_through`). A layer further out wraps the model of a layer further in.
 
         >>> from langchain_core.language_models import FakeListChatModel
         >>> request = ModelRequest(model=FakeListChatModel(responses=["hi"]), messages=[])
         >>> request.wrapped(lambda model: model.bind(stop=["."])).model.kwargs
         {'stop': ['.']}
         """
-        # Not a field: only `override` needs the wraps. A layer that reads the model, or passes the
+        # Not a field: only `override` needs the wraps. A layer which reads the model, or passes the
         # model to a new request, gets the wrapped model.
         base, wraps = self.__dict__.get("wrapped_model", (self.model, ()))
         return self._with_model(base, (*wraps, wrap))
@@ -372,12 +371,12 @@ class ModelRequest(Generic[ContextT]):
 
 
 def check_request(model: object, tools: Any, offered: Sequence[object] = ()) -> None:
-    """Raise an ArgumentError for a model or a tool that a layer passes by its name.
+    """Raise an ArgumentError for a model or a tool passed by name.
 
     Args:
         model: Model of a request.
         tools: Tools of a request.
-        offered: Tools that may have been meant.
+        offered: Tools with possibly the intended name.
     """
     if isinstance(model, str):
         reason = f"must be a chat model, got {describe(model)}."
@@ -446,7 +445,7 @@ ModelCallResult = ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[R
 
 
 class FunctionTool(StructuredTool):
-    """Tool of a function that takes neither a config nor callbacks.
+    """Tool of a function without a config and callbacks.
 
     A StructuredTool looks for these parameters in each call, which takes longer than most
     functions. The methods have no annotations, because langchain-core evaluates them each time.
@@ -466,7 +465,7 @@ ValueT = TypeVar("ValueT")
 
 
 class setting(Generic[ValueT]):
-    """Context manager that sets a context variable for a block."""
+    """Context manager with a value of a context variable for a block."""
 
     __slots__ = ("_before", "_value", "_variable")
 
@@ -484,7 +483,7 @@ class setting(Generic[ValueT]):
 
 @dataclass(frozen=True, slots=True)
 class RunServices:
-    """Services that the host of a run provides to its agents, also to agents inside of tools.
+    """Services of the host of a run for its agents, also for agents inside of tools.
 
     Attributes:
         effects: Recording of the effects of tools, of `effects_of_run` or of a recorded call.
@@ -507,5 +506,5 @@ run_services: ContextVar[RunServices] = ContextVar("run_services", default=RunSe
 
 
 def providing(**services: object) -> setting[RunServices]:
-    """Return a context manager that provides some services to the runs in its block."""
+    """Return a context manager with some services for the runs in the block."""
     return setting(run_services, replace(run_services.get(), **services))

@@ -1,4 +1,4 @@
-"""Let a model judge tool calls before they run, and block those that are too risky.
+"""Let a model judge tool calls before they run, and block risky calls.
 
 The middleware is a tool layer: the judge reads a call after changes by reviews and layers outside.
 The graph has no additional step, and parallel calls are judged in parallel."""

@@ -1,5 +1,5 @@
-"""Counts in the state that stay: if a layer drops the result of a node, if the node fails, if a
-thread is forked."""
+"""Lasting counts in the state: also if a layer drops the result of a node, if the node fails, or if
+a thread is forked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from agent_factory.upstream import NO_TASK, checkpoint_of, saver_of, stores_at_exit
 
 COUNTS: ContextVar[dict[str, Any] | None] = ContextVar("counts", default=None)
-"""Counts of the node under way, by the key of the state, which it adds to what it writes.
+"""Counts of the current node, by the key of the state. The node adds the counts to its writes.
 
-Each node sets it and none resets it, as LangGraph runs each task in a copy of the context.
+Each node sets the variable without a reset: LangGraph runs each task in a copy of the context.
 """
 
 counted_keys: set[str] = set()
-"""Keys of the state that `count` writes, and that checkpoints hold."""
+"""Keys of the state for `count`, which checkpoints hold."""
 
 _counting = Lock()
 
@@ -39,7 +39,7 @@ def _counted() -> dict[str, Any]:
 
 
 def _stores(config: RunnableConfig | None) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver of a node that fails, if the node has counted anything."""
+    """Return the saver of a failing node, if the node has counted anything."""
     if config is None or not _counted() or stores_at_exit(config):
         return None
     return saver_of(config)

@@ -14,12 +14,12 @@ from agent_factory.upstream import ModelWrapper, initialized_chat_model
 
 
 def configured(model: Any, config: RunnableConfig | None = None) -> Any:
-    """The model that a configurable model stands for in this run; another model unchanged.
+    """The model behind a configurable model in this run; another model unchanged.
 
     Args:
         model: A chat model, perhaps with bound arguments.
-        config: Config of the call. None: the config of the node that calls this function; outside
-            of a run, there is none, and the result is the default model.
+        config: Config of the call. None: the config of the current node; outside of a run, the
+            result is the default model.
 
     >>> from langchain_core.language_models import FakeListChatModel
     >>> from langchain_core.runnables import ConfigurableField
@@ -47,18 +47,17 @@ def configured(model: Any, config: RunnableConfig | None = None) -> Any:
         return model.model_copy(update={"runnable": first, "fallbacks": others})
     if not isinstance(model, DynamicRunnable):
         return initialized_chat_model(model, config)
-    # In core alone, a config that is bound to the model replaces all keys of the run's config.
+    # In core alone, a config bound to the model replaces all keys of the run's config.
     chosen, chosen_config = model.prepare(merge_configs(ensure_config(config), model.config))
     if type(chosen) is type(model.default):
         # A model with other fields is a new object, for which pydantic copies lists and dicts.
-        # Their items, such as the requests of a fake, belong into the lists and dicts of the
-        # default.
+        # Items, such as the requests of a fake, belong in the lists and dicts of the default.
         for name, value in vars(model.default).items():
             if isinstance(value, list | dict) and vars(chosen).get(name) == value:
                 vars(chosen)[name] = value
-    # An alternative may have bindings, or be configurable by langchain's own class.
+    # An alternative may have bindings, or be configurable by a class of langchain.
     chosen = configured(chosen, chosen_config)
-    # `with_config` of a configurable model keeps tags and the like in the model itself.
+    # `with_config` of a configurable model keeps tags and the like in the model.
     return chosen.with_config(model.config) if model.config else chosen
 
 

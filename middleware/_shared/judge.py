@@ -61,20 +61,20 @@ _MAX_MESSAGES: Final = 30
 first of many messages is rarely meant for the present call."""
 
 _MAX_CHARACTERS: Final = 2000
-"""Characters of a message that the user did not write, and of a reason."""
+"""Most characters of a reason, and of a message by any author but the user."""
 
 _AUTHORS = {"human": "user", "ai": "assistant"}
 
 
 class _Judge:
-    """A model that is asked for the probability of an event, with a reason."""
+    """A model with a question about the probability of an event, and the reason."""
 
-    source: ClassVar[str]  # the mark of its calls
+    source: ClassVar[str]  # the mark of the calls
     event: ClassVar[str]
-    question_id: ClassVar[str]  # of the question that a decision model is asked, and of its answer
-    titles: ClassVar[tuple[str, str]]  # of the schema of an answer, and its description
+    question_id: ClassVar[str]  # of the question to a decision model, and of the answer
+    titles: ClassVar[tuple[str, str]]  # title and description of the schema of an answer
     subject: ClassVar[str]
-    classifier_argument: ClassVar[tuple[str, str]]  # its name, and what it may be
+    classifier_argument: ClassVar[tuple[str, str]]  # the name and the kinds of models
 
     def __init__(self, classifier: object, instructions: str, threshold: float) -> None:
         argument, kinds = self.classifier_argument
@@ -89,7 +89,7 @@ class _Judge:
     def _asked(
         self, document: Mapping[str, Any], parts: Sequence[str], question: Noul | None
     ) -> Flow[str | None]:
-        """Ask about a document: a decision model a question, another one with a prompt of parts."""
+        """Ask about a document: a decision model by the question, a chat model by the parts."""
         config = quiet(self.source)
         if question is not None:
             task = {"state": document, "questions": {self.question_id: question}}
@@ -99,7 +99,7 @@ class _Judge:
             reason = f"{self.subject} was judged as {probability:g}."
         else:
             model, has_structure = structured_model(self.classifier, self._schema())
-            # A model with structured output is given the form of its answer by its provider.
+            # The provider gives a model with structured output the form of the answer.
             form = "" if has_structure else _ANSWER_FORMAT.format(event=self.event)
             # In JSON, no text can pose as another part of the document.
             text = json.dumps(document, default=str, ensure_ascii=False, indent=1)
