@@ -317,9 +317,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         # A hook may have written calls with the same id: each needs a separate decision.
         message, store = with_valid_calls(message), approval_store(runtime.store)
         approvals = []
-        answered = answers_of(tail)
+        results_by_id = answers_of(tail)
         for call in message.tool_calls:
-            if call["id"] in answered or self.policy.allows(call["name"]):
+            if call["id"] in results_by_id or self.policy.allows(call["name"]):
                 continue
             tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
                 state=state,
@@ -493,10 +493,10 @@ def _uncovered(approvals: list[Approval], store: ApprovalStore | None) -> Flow[l
         return ids
 
     keys = [digest(*approval.subject) for approval in lookups.values()]
-    covered = yield from once_per_task(keys, look)
-    for id_ in lookups.keys() - {*covered}:
+    covered_ids = yield from once_per_task(keys, look)
+    for id_ in lookups.keys() - {*covered_ids}:
         lookups[id_].take(None)
-    return [a for a in approvals if a.request.tool_call["id"] not in covered]
+    return [a for a in approvals if a.request.tool_call["id"] not in covered_ids]
 
 
 def _seen_by(request: ToolCallRequest, rule: Rule) -> str:
@@ -506,8 +506,8 @@ def _seen_by(request: ToolCallRequest, rule: Rule) -> str:
 
 
 def _denied(step: Deny) -> ToolMessage:
-    call, seen = step.request.tool_call, _seen_by(step.request, step.rule) if step.rule else ""
-    reason = "".join(f"{text.removesuffix('.')}. " for text in (step.reason, seen) if text)
+    call, labels = step.request.tool_call, _seen_by(step.request, step.rule) if step.rule else ""
+    reason = "".join(f"{text.removesuffix('.')}. " for text in (step.reason, labels) if text)
     return error_result(call, _DENIAL.format(name=call["name"], reason=reason))
 
 

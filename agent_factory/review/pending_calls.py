@@ -218,9 +218,9 @@ def _interrupted_calls(
         own_calls = open_calls if topology is not None and task.name != TOOLS else ()
         for interrupt in task.interrupts:
             value = interrupt.value
-            reviewed = read_request(value, interrupt.response_schema)
-            if reviewed is not None:
-                yield from _with_ids(reviewed, own_calls, interrupt.id)
+            requested_calls = read_request(value, interrupt.response_schema)
+            if requested_calls is not None:
+                yield from _with_ids(requested_calls, own_calls, interrupt.id)
             elif isinstance(value, Mapping) and value.get("type") == CLIENT_CALL:
                 id_, name, args = value["id"], value["name"], value["args"]
                 yield PendingCall(

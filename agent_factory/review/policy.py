@@ -360,9 +360,9 @@ class ToolPolicy:
 
 def decides_as_written(value: Rule | ToolPolicy) -> bool:
     """Return True if the fields of a rule or a policy decide: a subclass may decide by code."""
-    own = ((Rule, "matches"), (Rule, "names"), (ToolPolicy, "rule_for"), (ToolPolicy, "allows"))
-    methods = ((getattr(base, name), name) for base, name in own if isinstance(value, base))
-    return all(getattr(type(value), name) is method for method, name in methods)
+    base: type = Rule if isinstance(value, Rule) else ToolPolicy
+    names = ("matches", "names") if base is Rule else ("rule_for", "allows")
+    return all(getattr(type(value), name) is getattr(base, name) for name in names)
 
 
 def rules_about(agent: Any, state: object, call: ToolCall) -> list[Rule]:

@@ -119,10 +119,10 @@ def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:
         action = make("EditedAction", {"name": name, "args": arguments_of(tool)})
         parts = {**get_type_hints(EditDecision, include_extras=True), "edited_action": action}
         forms["edit"] = make("EditDecision", parts)
-    chosen = [forms[kind] for kind in call.allowed]
-    if len(chosen) == 1:
-        return chosen[0]
-    return Annotated[Union[tuple(chosen)], Field(discriminator="type")]  # noqa: UP007
+    allowed_forms = [forms[kind] for kind in call.allowed]
+    if len(allowed_forms) == 1:
+        return allowed_forms[0]
+    return Annotated[Union[tuple(allowed_forms)], Field(discriminator="type")]  # noqa: UP007
 
 
 def arguments_of(tool: BaseTool | None) -> Any:

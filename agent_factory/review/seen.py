@@ -130,11 +130,11 @@ def labels_seen(request: ToolCallRequest) -> Seen | None:
     if sources is None:
         return None
     inside = labels_inside(request.tool)
-    if "outside" in (own := flow_labels(request.tool)) and "private" not in sources:
+    if "outside" in (tool_labels := flow_labels(request.tool)) and "private" not in sources:
         answer, _ = last_turn(request.state["messages"])
         calls = answer.tool_calls if answer and "untrusted" in sources else []
         turn = map(_labels_by_name(request), (call["name"] for call in calls))
-        for tool in (labels["private"] for labels in (own, *turn) if "private" in labels):
+        for tool in (labels["private"] for labels in (tool_labels, *turn) if "private" in labels):
             inside.setdefault("private", tool)
     return {label: LabelSource(tool=t, call=None) for label, t in inside.items()} | {**sources}
 

@@ -125,8 +125,8 @@ def plan_input(input: Any) -> StepPlanner:
 
 
 def _find(pending: Pending, call_id: str) -> PendingCall:
-    named = [call for call in pending.calls if call_id in (call.id, call.digest)]
-    matches = named[:1] or [call for call in pending.calls if call_id == call.interrupt_id]
+    matches = [call for call in pending.calls if call_id in (call.id, call.digest)]
+    matches = matches[:1] or [call for call in pending.calls if call_id == call.interrupt_id]
     if len(matches) == 1:
         return matches[0]
     reason = f"asks about {len(matches)} calls." if matches else "is not a pending call."

@@ -69,8 +69,8 @@ def _data_of(interrupt: Interrupt) -> dict[str, Any]:
     """The question of an interrupt as plain data: calls, or a value."""
     value = interrupt.value
     if (calls := read_request(value, interrupt.response_schema)) is not None:
-        named = [{"name": call.name, "args": call.args} for call in calls]
-        return {"calls": named, "batched": any(call.batched for call in calls)}
+        call_data = [{"name": call.name, "args": call.args} for call in calls]
+        return {"calls": call_data, "batched": any(call.batched for call in calls)}
     if isinstance(value, Mapping) and value.get("type") == CLIENT_CALL:
         return {"calls": [{"name": value["name"], "args": value["args"]}], "batched": False}
     return {"value": normalize(value)}
