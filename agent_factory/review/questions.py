@@ -34,6 +34,7 @@ from agent_factory.review.requests import (
     RejectDecision,
     RespondDecision,
 )
+from agent_factory.tools.schemas import arguments_schema
 from agent_factory.upstream import mark_invalid_resume
 
 
@@ -127,11 +128,10 @@ def decision_form(call: PendingCall, tool: BaseTool | None) -> Any:
 
 def arguments_of(tool: BaseTool | None) -> Any:
     """Return a type with the JSON schema of the arguments of a tool."""
-    schema: Any = {"type": "object"} if tool is None else tool.tool_call_schema
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return schema
-    if not isinstance(schema, dict):  # a model of pydantic 1
-        schema = schema.schema()
+    model: Any = tool and tool.tool_call_schema
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return model
+    schema = {"type": "object"} if tool is None else arguments_schema(tool)
     # Definitions would have to stand at the top of the outer schema.
     plain = {key: part for key, part in dereference_refs(schema).items() if key != "$defs"}
     return Annotated[dict[str, Any], WithJsonSchema(plain)]

@@ -36,6 +36,7 @@ from agent_factory.state.history import messages_in as messages_in
 from agent_factory.state.history import repair as repair
 from agent_factory.state.history import unanswered_calls as unanswered_calls
 from agent_factory.state.history import with_valid_calls as with_valid_calls
+from agent_factory.tools.schemas import arguments_schema
 
 MARKS = RECORDS | {
     "asked_for",
@@ -79,12 +80,7 @@ def digest(*parts: object) -> str:
 
 def tool_digest(tool: BaseTool | None) -> str:
     """The digest of the name, description and arguments of a tool; empty for no tool."""
-    if tool is None:
-        return ""
-    schema: Any = tool.tool_call_schema
-    if not isinstance(schema, dict):
-        schema = schema.model_json_schema()
-    return digest(tool.name, tool.description, schema)
+    return "" if tool is None else digest(tool.name, tool.description, arguments_schema(tool))
 
 
 def call_digest(call: Mapping[str, object], tool: BaseTool | None) -> str:

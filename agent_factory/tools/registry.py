@@ -23,7 +23,7 @@ from agent_factory.structured_output.json_schema import is_object
 from agent_factory.structured_output.schema import SchemaSpec
 from agent_factory.tools.injection import validate_tool
 from agent_factory.tools.labels import labels_of
-from agent_factory.tools.schemas import as_object, plain_arguments
+from agent_factory.tools.schemas import arguments_schema, as_object, plain_arguments
 from agent_factory.tools.touches import Touches, check_touches, touches_of
 from agent_factory.topology.conditions import types_of
 from agent_factory.topology.declarations import JOBS, AccessKind
@@ -297,12 +297,9 @@ class ToolSchemas(Mapping[str, Mapping[str, Any]]):
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         if name not in self._schemas:
-            schema, plain = self._tools[name].tool_call_schema, set[str]()
-            if is_free := isinstance(schema, dict):
-                source: Any = schema
-            else:  # a class of pydantic 2, or of pydantic 1
-                source = (getattr(schema, "model_json_schema", None) or schema.schema)()
-                plain = plain_arguments(self._tools[name])
+            tool = self._tools[name]
+            source, is_free = arguments_schema(tool), isinstance(tool.tool_call_schema, dict)
+            plain = set[str]() if is_free else plain_arguments(tool)
             # An argument that is changed, or not checked, may have any value of the type.
             arguments = {
                 key: argument

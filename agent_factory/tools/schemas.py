@@ -50,6 +50,14 @@ def as_object(schema: Schema, root: Schema | None = None, path: tuple[str, ...] 
     return {**rest, "required": names} if names else rest
 
 
+def arguments_schema(tool: BaseTool) -> dict[str, Any]:
+    """Return the JSON schema of the arguments of a tool, without injected arguments."""
+    schema: Any = tool.tool_call_schema
+    if not isinstance(schema, dict):  # a class of pydantic 2, or of pydantic 1
+        schema = (getattr(schema, "model_json_schema", None) or schema.schema)()
+    return schema  # type: ignore[no-any-return]
+
+
 def offered(tool: Any) -> Any:
     """Return a tool with a schema that providers accept; the tool node checks its own schema."""
     schema = tool.args_schema if isinstance(tool, BaseTool) else None

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pydantic.v1
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
@@ -135,6 +137,19 @@ def test_a_request_that_a_thread_has_from_an_earlier_version_is_read() -> None:
     assert read_request(stored) == [call]
     assert (call.id, call.allowed, call.question) == ("c", ("approve",), "Pay.")
     assert read_request({"type": "tool_approval"}) is None
+
+
+def test_a_tool_with_a_model_of_pydantic_1_is_reviewed(act: Act, mode: Any) -> None:
+    class Payment(pydantic.v1.BaseModel):
+        euros: int
+
+    pay = StructuredTool.from_function(Till().pay, name="pay", args_schema=Payment)
+    stack = [HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)]
+    model = ScriptedChatModel([payments(1), "Done."])
+    agent: Any = create_agent(model, [pay], middleware=stack, checkpointer=InMemorySaver())
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    assert [call.args for call in act("pending", agent).calls] == [{"euros": 1}]
+    assert act("approve", agent)["messages"][-1].text == "Done."
 
 
 def asked_by_clerks(till: Till, *payments_of: Any, mode: Any) -> Any:
