@@ -6,7 +6,7 @@ import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -18,9 +18,6 @@ from agent_factory.service.message_serializer import load
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
-    from agent_factory.service.attempt import RunAttempt
-
-
 RUN_KEY = "agent_factory_run"
 """Key in the metadata of checkpoints: the run."""
 
@@ -29,6 +26,25 @@ JOB_KEY = "agent_factory_job"
 
 AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
 """Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
+
+
+class Attempt(Protocol):
+    """Attempt to carry out a job, as the job starts it."""
+
+    saver: Any
+    checkpoint: str | None
+
+    def unread(self, latest: Any, before: Any) -> list[Any]:
+        """The inputs of ended runs that the thread has not read."""
+
+    def take_input(self, input: object, latest: Any) -> object:
+        """Run the agent with an input."""
+
+    def carry_out(self, decisions: Mapping[str, Any]) -> object:
+        """Run the agent with decisions."""
+
+    def go_on(self) -> object:
+        """Run the agent without an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +77,7 @@ class ThreadJob:
         """True for a run without a message."""
         return False
 
-    def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
+    def start(self, attempt: Attempt, latest: CheckpointTuple | None) -> object:
         """Start the work with an attempt.
 
         Args:
@@ -128,7 +144,7 @@ class MessageJob(ThreadJob):
         """True for a run without a message."""
         return load_input(self.input) is None
 
-    def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
+    def start(self, attempt: Attempt, latest: CheckpointTuple | None) -> object:
         """Run the agent with the message, after unread messages of ended runs."""
         inputs = load_input(self.input)
         if latest is not None and self.rollback:
@@ -167,7 +183,7 @@ class DecisionJob(ThreadJob):
     decisions: Mapping[str, Any]
     stream: Sequence[str] | None = None
 
-    def start(self, attempt: RunAttempt, latest: CheckpointTuple | None) -> object:
+    def start(self, attempt: Attempt, latest: CheckpointTuple | None) -> object:
         """Run the agent with the decisions."""
         return attempt.carry_out(self.decisions)
 
