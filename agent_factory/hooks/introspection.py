@@ -279,9 +279,10 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
     A method with other parameters is returned unchanged, so that a build reports its signature.
     """
     function = getattr(method, "__func__", None)
+    code = getattr(function, "__code__", None)
     # The form of a flow passes its arguments on, and has the flow as `__wrapped__`.
-    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    # inspect.signature takes much longer than reading the common case from the code object.
+    if code is not None and code.co_flags & inspect.CO_VARARGS:
+        code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     arguments = code and code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     if arguments == _HOOK_ARGUMENTS:
         return method
