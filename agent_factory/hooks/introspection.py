@@ -283,7 +283,7 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
     # The form of a flow passes its arguments on, and has the flow as `__wrapped__`.
     if code is not None and code.co_flags & inspect.CO_VARARGS:
         code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    arguments = code and code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    arguments = code and code.co_varnames[1 : code.co_argcount]
     if arguments == _HOOK_ARGUMENTS:
         return method
     try:

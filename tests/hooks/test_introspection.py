@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NotRequired
 
 import pytest
@@ -628,6 +628,20 @@ def test_a_hook_takes_config_store_and_writer_or_the_state_alone(call: Any) -> N
     agent = create_agent(ScriptedChatModel(["Hi"]), middleware=stack, store=InMemoryStore())
     texts = [m.text for m in call(agent, ASK, CONFIG)["messages"]]
     assert texts == ["Hello", "Ada, InMemoryStore, Runtime", "Ada", "3", "Hi"]
+
+
+def test_a_hook_that_takes_the_runtime_by_name_alone_gets_it_so(call: Any) -> None:
+    def plain(self: object, state: Any, *, runtime: Any) -> dict[str, Any]:
+        return {"messages": [HumanMessage(type(runtime).__name__)]}
+
+    @wraps(lambda self, state, runtime: None)
+    def wrapped(self: object, state: Any, *, runtime: Any) -> dict[str, Any]:
+        return plain(self, state, runtime=runtime)
+
+    for hook in (plain, wrapped):
+        Named: Any = type("Named", (AgentMiddleware,), {"before_model": hook})
+        agent = create_agent(ScriptedChatModel(["Done."]), middleware=[Named()])
+        assert call(agent, {"messages": "Hi"})["messages"][1].text == "Runtime"
 
 
 def test_a_coroutine_hook_takes_config() -> None:
