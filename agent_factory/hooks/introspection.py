@@ -284,7 +284,7 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
     if code is not None and code.co_flags & inspect.CO_VARARGS:
         code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     arguments = code and code.co_varnames[1 : code.co_argcount]
-    if arguments == _HOOK_ARGUMENTS:
+    if arguments == _HOOK_ARGUMENTS and not code.co_kwonlyargcount:
         return method
     try:
         parameters = list(inspect.signature(method).parameters.values())
