@@ -111,19 +111,19 @@ def agent_tool(
         raise ArgumentError("max_requests", reason, "Pass max_requests=20, or leave it out.")
 
     subagent = _Subagent(agent, str(name), own_name or str(name))
-    asked: _Subagent | _SubagentBatch = subagent
+    runner: _Subagent | _SubagentBatch = subagent
     arguments: type[BaseModel] = SubagentRequest
     if max_requests is not None:
-        asked = _SubagentBatch(subagent)
+        runner = _SubagentBatch(subagent)
         text = "What to do, one by one, each with everything that is needed to do it."
         requests = Field(description=text, min_length=1, max_length=max_requests)
         arguments = create_model("SubagentRequests", requests=(list[str], requests))
 
     def ask(config: RunnableConfig, **values: Any) -> str:
-        return run(asked.answer(config, **values))
+        return run(runner.answer(config, **values))
 
     async def aask(config: RunnableConfig, **values: Any) -> str:
-        return await arun(asked.answer(config, **values))
+        return await arun(runner.answer(config, **values))
 
     tool = SubagentTool(
         name=str(name),
@@ -152,8 +152,10 @@ class _Subagent:
 
     def answer(self, config: RunnableConfig, request: str) -> Flow[str]:
         named = _named(config, self.name)
-        asked = {"messages": [HumanMessage(request)]}
-        result = yield Invoke(self.agent, (yield from _input_of(self.agent, asked, config)), named)
+        request_state = {"messages": [HumanMessage(request)]}
+        result = yield Invoke(
+            self.agent, (yield from _input_of(self.agent, request_state, config)), named
+        )
         _refuse_interrupt(result, self.tool)
         answer = result.get("structured_response")
         if answer is None:
@@ -211,9 +213,9 @@ class _SubagentBatch:
 
     def answer(self, config: RunnableConfig, requests: list[str]) -> Flow[str]:
         named = _named(config, self._subagent.tool)
-        asked = {"requests": requests, "answers": []}
+        request_state = {"requests": requests, "answers": []}
         result = yield Invoke(
-            self._graph, (yield from _input_of(self._graph, asked, config)), named
+            self._graph, (yield from _input_of(self._graph, request_state, config)), named
         )
         _refuse_interrupt(result, self._subagent.tool)
         # A handoff is a command to the graph of this call, which has no such node. LangGraph skips
@@ -245,20 +247,20 @@ _HANDED_OVER = _Answer(
 )
 
 
-def _input_of(graph: Any, asked: dict[str, Any], config: RunnableConfig) -> Flow[Any]:
+def _input_of(graph: Any, request_state: dict[str, Any], config: RunnableConfig) -> Flow[Any]:
     """The input of a graph: None if it continues the thread of a repeated call."""
     keys, saver = config.get("configurable", {}), graph.checkpointer
     # A graph inside of another graph has the same thread, and LangGraph resumes it by itself.
     is_outer = RESUMED_THREAD in keys and not keys.get("checkpoint_ns")
     if not is_outer or keys[RESUMED_THREAD] != keys.get("thread_id"):
-        return asked
+        return request_state
     if not isinstance(saver, BaseCheckpointSaver):
-        return asked
+        return request_state
     # Functions of a position: it would pass the config by name to a method with such a name.
     read = RunnableLambda(
         lambda place: saver.get_tuple(place), lambda place: saver.aget_tuple(place)
     )
-    return asked if (yield Invoke(read, config)) is None else None
+    return request_state if (yield Invoke(read, config)) is None else None
 
 
 def _named(config: RunnableConfig, name: str) -> RunnableConfig:

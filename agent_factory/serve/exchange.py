@@ -73,7 +73,7 @@ class Exchange:
     """Request of a client to a thread: messages or decisions go in, events and an outcome come out.
 
     A protocol parses its request, calls `send`, `repeat`, `decide` or `answer`, writes the parts of
-    `follow` as its events, and ends with words for the `outcome`.
+    `follow` as its events, and ends with texts for the `outcome`.
 
     Args:
         service: The service.

@@ -92,20 +92,20 @@ class Mailbox:
         """
         place = {"thread_id": self.thread, "checkpoint_ns": self.agent}
         place |= {"checkpoint_id": id} if id else {}
-        stored = yield from self._read(place)
+        saved_state = yield from self._read(place)
         for seconds in waits:
-            if stored is not None:
+            if saved_state is not None:
                 break
             yield Sleep(seconds)
-            stored = yield from self._read(place)
-        return stored
+            saved_state = yield from self._read(place)
+        return saved_state
 
     def entries(self) -> Flow[list[Entry] | None]:
         """Return all entries in order; None if nothing was ever sent."""
-        stored = yield from self._read({**self._place, "checkpoint_id": _CHECKPOINT_ID})
-        if stored is None:
+        saved_state = yield from self._read({**self._place, "checkpoint_id": _CHECKPOINT_ID})
+        if saved_state is None:
             return None
-        writes = stored.pending_writes or ()
+        writes = saved_state.pending_writes or ()
         entries = (Entry(task, kind, **fields) for task, kind, fields in writes)
         return sorted(entries, key=lambda entry: (entry.number, entry.id))
 
@@ -140,19 +140,19 @@ class Mailbox:
         of checkpoints sort by time.
         """
         ids = {current}
-        stored = yield from self.checkpoint(current, waits)
-        while stored is not None and len(ids) < _MOST_ANCESTORS:
-            ids.add(current := stored.checkpoint["id"])
+        saved_state = yield from self.checkpoint(current, waits)
+        while saved_state is not None and len(ids) < _MOST_ANCESTORS:
+            ids.add(current := saved_state.checkpoint["id"])
             if current <= oldest:
                 return ids, ""
-            parent = (stored.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-            stored = (yield from self.checkpoint(parent)) if parent else None
+            parent = (saved_state.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+            saved_state = (yield from self.checkpoint(parent)) if parent else None
         return ids, current
 
     def _read(self, place: dict[str, str]) -> Flow[CheckpointTuple | None]:
         get = Called(self.saver.get_tuple, async_form=self.saver.aget_tuple)
-        stored: CheckpointTuple | None = yield Invoke(get, ({"configurable": place},))
-        return stored
+        saved_state: CheckpointTuple | None = yield Invoke(get, ({"configurable": place},))
+        return saved_state
 
 
 def mailbox_of(config: RunnableConfig) -> Mailbox | None:

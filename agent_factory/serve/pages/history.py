@@ -265,14 +265,14 @@ class ThreadHistory:
         """
         # With the state before the last row.
         read = self._service.threads.history(self._thread.id, before=before, limit=PAGE + 1)
-        loaded = {id_of(state): state for state in read}
-        states, has_more = [*loaded.values()][:PAGE], len(loaded) > PAGE
+        snapshots = {id_of(state): state for state in read}
+        states, has_more = [*snapshots.values()][:PAGE], len(snapshots) > PAGE
         # A branch can begin further back.
-        missing = {parent_of(state) for state in states} - loaded.keys() - {None}
-        loaded |= {id: self.state(id) for id in missing if id is not None}
+        missing = {parent_of(state) for state in states} - snapshots.keys() - {None}
+        snapshots |= {id: self.state(id) for id in missing if id is not None}
         waits = self._service.inbox(self._thread.tenant).find(threads=[self._thread.id])
         queue = [] if before else self.queue(states[0] if states else None)
-        moments, ends = moments_of(states, wording, waits, queue, loaded, columns)
+        moments, ends = moments_of(states, wording, waits, queue, snapshots, columns)
         return moments, ends, id_of(states[-1]) if has_more else None
 
 
@@ -368,7 +368,7 @@ def _beginning(groups: Iterable[list[Branch]], group: list[Branch]) -> str:
 
 
 def happenings(
-    states: Sequence[StateSnapshot], wording: Wording, loaded: Mapping[str, StateSnapshot]
+    states: Sequence[StateSnapshot], wording: Wording, snapshots: Mapping[str, StateSnapshot]
 ) -> dict[str, Moment]:
     """The moment of each checkpoint, by the ids of the checkpoints, the oldest first.
 
@@ -377,7 +377,7 @@ def happenings(
     moments: dict[str, Moment] = {}
     for state in reversed(states):
         id, parent = id_of(state), parent_of(state)
-        earlier = loaded.get(parent or "")
+        earlier = snapshots.get(parent or "")
         lines = wording.lines(messages_of(earlier) if earlier else (), messages_of(state))
         # Most checkpoints are of hooks that changed nothing, and would hide the rest.
         moment = moments.get(parent or "")
@@ -394,7 +394,7 @@ def moments_of(
     wording: Wording,
     waits: Iterable[Wait],
     queue: Sequence[QueuedMessage],
-    loaded: Mapping[str, StateSnapshot],
+    snapshots: Mapping[str, StateSnapshot],
     columns: Sequence[str],
 ) -> tuple[list[Moment], list[str]]:
     """The moments of some states, the newest first, and the columns at the end.
@@ -403,10 +403,10 @@ def moments_of(
         states: The states, the newest first.
         waits: All waits of the thread.
         queue: Messages that no run has read.
-        loaded: The states and the states before them, by the ids of their checkpoints.
+        snapshots: The states and the states before them, by the ids of their checkpoints.
         columns: The columns at the end of the newer part of the history.
     """
-    moments = happenings(states, wording, loaded)
+    moments = happenings(states, wording, snapshots)
     rows = list({moment.checkpoint: moment for moment in moments.values()}.values())
     decisions: dict[str, list[Wait]] = defaultdict(list)
     for wait in sorted(waits, key=lambda wait: -(wait.decided_at or wait.created_at)):
