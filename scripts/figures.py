@@ -92,12 +92,12 @@ def of_calls() -> Iterator[Figure]:
         yield Figure(name, value, goal, ratchet, counts_calls=True)
     approval, worker = calls.approval(), calls.decision_of_worker()
     decisions = (
-        ("files that `review.approve` enters", len(approval.files), 22, 34, 0),
-        ("`review.approve`: deepest stack", approval.deepest, 16, 24, 0),
-        ("`review.approve`: calls", approval.calls, 480, 766, 0),
-        ("files in which a worker carries out a decision", len(worker.files), 30, 47, 0),
-        ("a worker's decision: deepest stack", worker.deepest, 16, 28, 0),
-        ("a worker's decision: calls", worker.calls, 600, 1040, 60),
+        ("files that `review.approve` enters", len(approval.files), 22, 32, 0),
+        ("`review.approve`: deepest stack", approval.deepest, 16, 21, 0),
+        ("`review.approve`: calls", approval.calls, 480, 595, 0),
+        ("files in which a worker carries out a decision", len(worker.files), 30, 45, 0),
+        ("a worker's decision: deepest stack", worker.deepest, 16, 21, 0),
+        ("a worker's decision: calls", worker.calls, 600, 690, 60),
     )
     for name, value, goal, ratchet, slack in decisions:
         yield Figure(name, value, goal, ratchet, slack=slack, counts_calls=True)
@@ -105,29 +105,29 @@ def of_calls() -> Iterator[Figure]:
 
 GOALS_OF_LINES = {
     "agent_factory": (2200, 2228),
-    "cli": (3519, 4395),
-    "compat": (407, 431),
+    "cli": (3519, 3427),
+    "compat": (407, 427),
     "counts": (82, 82),
-    "decisions": (1686, 2119),
+    "decisions": (1686, 2060),
     "demo": (683, 683),
     "factory": (1985, 2386),
     "guarantees": (1144, 1402),
     "hooks": (2206, 2537),
-    "local_model": (1034, 1634),
-    "middleware": (17791, 19648),
-    "migrate": (1012, 1511),
+    "local_model": (1034, 1577),
+    "middleware": (17791, 19392),
+    "migrate": (1012, 1353),
     "models": (100, 100),
     "prebuilt": (1217, 1417),
     "review": (2844, 3024),
     "runtime": (5926, 7091),
-    "serve": (10613, 12614),
-    "service": (10900, 13266),
+    "serve": (10613, 12053),
+    "service": (10900, 12286),
     "state": (1476, 1640),
-    "structured_output": (986, 1180),
+    "structured_output": (986, 1177),
     "telemetry": (832, 832),
-    "testing": (5241, 6384),
+    "testing": (5241, 6373),
     "tools": (1980, 2408),
-    "topology": (3122, 4700),
+    "topology": (3122, 4604),
 }
 """Lines of each package: goal and ratchet. A commit with a higher ratchet has no other change."""
 
@@ -175,16 +175,16 @@ def of_source(files: list[Source]) -> Iterator[Figure]:
         "lines with words of our own", len(words.private_words([*files, *words.pages()])), 0
     )
     prose = words.prose(files)
-    for word, expression, goal, ratchet in (
-        ("what", "what", 2, 8.9),
-        ("that", "that", 12, 23.3),
-        ("it, its", "its?", 18, 29.9),
-        ("those, others, one(s)", "those|others|ones?", 6, 12.3),
+    for word, expression, goal in (
+        ("what", "what", 2),
+        ("that", "that", 12),
+        ("it, its", "its?", 18),
+        ("those, others, one(s)", "those|others|ones?", 6),
     ):
         rate = words.rate(prose, expression)
-        yield Figure(f"`{word}` per 1,000 words of prose", rate, goal, ratchet, slack=0.2)
+        yield Figure(f"`{word}` per 1,000 words of prose", rate, goal)
     variables = sum(map(source.context_variables, files))
-    yield Figure("context variables", variables, 17, 22)
+    yield Figure("context variables", variables, 12, 16)
     unpublished = sum(map(source.is_unpublished, files))
     yield Figure("files that rely on unpublished behaviour", unpublished, 1)
 

@@ -283,9 +283,12 @@ def inject(method: Callable[..., object]) -> Callable[..., object]:
     # The form of a flow passes its arguments on, and has the flow as `__wrapped__`.
     if code is not None and code.co_flags & inspect.CO_VARARGS:
         code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    if code is not None and not code.co_kwonlyargcount:
-        if code.co_varnames[1 : code.co_argcount] == _HOOK_ARGUMENTS:
-            return method
+    if (
+        code is not None
+        and not code.co_kwonlyargcount
+        and code.co_varnames[1 : code.co_argcount] == _HOOK_ARGUMENTS
+    ):
+        return method
     try:
         parameters = list(inspect.signature(method).parameters.values())
         names = [parameter.name for parameter in parameters[1:] if parameter.name in _INJECTED]

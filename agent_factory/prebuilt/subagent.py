@@ -152,10 +152,8 @@ class _Subagent:
 
     def answer(self, config: RunnableConfig, request: str) -> Flow[str]:
         named = _named(config, self.name)
-        request_state = {"messages": [HumanMessage(request)]}
-        result = yield Invoke(
-            self.agent, (yield from _input_of(self.agent, request_state, config)), named
-        )
+        state = {"messages": [HumanMessage(request)]}
+        result = yield Invoke(self.agent, (yield from _input_of(self.agent, state, config)), named)
         _refuse_interrupt(result, self.tool)
         answer = result.get("structured_response")
         if answer is None:
@@ -213,9 +211,9 @@ class _SubagentBatch:
 
     def answer(self, config: RunnableConfig, requests: list[str]) -> Flow[str]:
         named = _named(config, self._subagent.tool)
-        request_state = {"requests": requests, "answers": []}
+        state = {"requests": requests, "answers": []}
         result = yield Invoke(
-            self._graph, (yield from _input_of(self._graph, request_state, config)), named
+            self._graph, (yield from _input_of(self._graph, state, config)), named
         )
         _refuse_interrupt(result, self._subagent.tool)
         # A handoff is a command to the graph of this call, which has no such node. LangGraph skips
@@ -247,20 +245,20 @@ _HANDED_OVER = _Answer(
 )
 
 
-def _input_of(graph: Any, request_state: dict[str, Any], config: RunnableConfig) -> Flow[Any]:
+def _input_of(graph: Any, state: dict[str, Any], config: RunnableConfig) -> Flow[Any]:
     """The input of a graph: None if it continues the thread of a repeated call."""
     keys, saver = config.get("configurable", {}), graph.checkpointer
     # A graph inside of another graph has the same thread, and LangGraph resumes it by itself.
     is_outer = RESUMED_THREAD in keys and not keys.get("checkpoint_ns")
     if not is_outer or keys[RESUMED_THREAD] != keys.get("thread_id"):
-        return request_state
+        return state
     if not isinstance(saver, BaseCheckpointSaver):
-        return request_state
+        return state
     # Functions of a position: it would pass the config by name to a method with such a name.
     read = RunnableLambda(
         lambda place: saver.get_tuple(place), lambda place: saver.aget_tuple(place)
     )
-    return request_state if (yield Invoke(read, config)) is None else None
+    return state if (yield Invoke(read, config)) is None else None
 
 
 def _named(config: RunnableConfig, name: str) -> RunnableConfig:
