@@ -104,7 +104,7 @@ def of_calls() -> Iterator[Figure]:
 
 
 GOALS_OF_LINES = {
-    "agent_factory": (2200, 2228),
+    "agent_factory": (2200, 2253),
     "cli": (3519, 3427),
     "compat": (407, 427),
     "counts": (82, 82),
@@ -112,21 +112,21 @@ GOALS_OF_LINES = {
     "demo": (683, 683),
     "factory": (1985, 2386),
     "guarantees": (1144, 1402),
-    "hooks": (2206, 2537),
+    "hooks": (2206, 2596),
     "local_model": (1034, 1577),
     "middleware": (17791, 19392),
     "migrate": (1012, 1353),
     "models": (100, 100),
     "prebuilt": (1217, 1417),
-    "review": (2844, 3024),
-    "runtime": (5926, 7091),
+    "review": (2844, 3483),
+    "runtime": (5926, 7134),
     "serve": (10613, 12053),
     "service": (10900, 12286),
-    "state": (1476, 1640),
+    "state": (1476, 1644),
     "structured_output": (986, 1177),
     "telemetry": (832, 832),
     "testing": (5241, 6373),
-    "tools": (1980, 2408),
+    "tools": (1980, 2414),
     "topology": (3122, 4604),
 }
 """Lines of each package: goal and ratchet. A commit with a higher ratchet has no other change."""
@@ -145,9 +145,9 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 109_940, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 110_170, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
-    yield Figure("lines of tests per line of package", share, 1.1, 1.17, slack=0.01)
+    yield Figure("lines of tests per line of package", share, 1.1, 1.21, slack=0.01)
 
 
 def of_source(files: list[Source]) -> Iterator[Figure]:
@@ -163,7 +163,7 @@ def of_source(files: list[Source]) -> Iterator[Figure]:
     upward = len(list((ROOT / "agent_factory").glob("*.py"))) - 1
     yield Figure("modules in the root of agent_factory", upward, 4)
     yield Figure("import circles", len(source.circles()), 0)
-    yield Figure("private functions used once, %", share(len(single), functions, 100), 33)
+    yield Figure("private functions used once, %", share(len(single), functions, 100), 33, 35)
     yield Figure("`Any` per 1,000 lines of code", any_share(files), 50)
     participles = sum(map(words.is_participle, names))
     yield Figure("participles per 1,000 names", share(participles, len(names), 1000), 15)
