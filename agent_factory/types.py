@@ -287,7 +287,7 @@ class ModelRequest(Generic[ContextT]):
 
         Args:
             **changes: Any field of the request, or `system_prompt` for the text of its system
-            message.
+                message.
 
         Raises:
             TypeError: A name is not the name of a field; the model or a tool is given by its name.
