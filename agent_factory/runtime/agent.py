@@ -31,7 +31,7 @@ from agent_factory.runtime.inputs import (
     STREAM_MODES,
     check_answer,
     check_keys,
-    no_thread_to_wait,
+    check_threads,
     unknown_mode,
 )
 from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
@@ -601,9 +601,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         subgraphs, version = bool(options.get("subgraphs")), options.get("version", "v1")
         in_stream = subgraphs or not _LIVE.isdisjoint(modes)
         if in_stream and not asynchronous:
-            limits = (each and each.get("max_concurrency") for each in (config, self.config))
-            if next(filter(None, limits), None) == 1:
-                raise no_thread_to_wait()
+            # Also with the limit of the run around, whose tool streams this agent.
+            check_threads(ensure_config(merge_configs(self.config, config)))
         if self.builder.fusion is None:
             return _by_hook(config), None
         event_stream = EventStream(

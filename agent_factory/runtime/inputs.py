@@ -44,14 +44,15 @@ def unknown_mode(modes: Collection[object]) -> ArgumentError:
     return ArgumentError("stream_mode", reason, hint)
 
 
-def no_thread_to_wait() -> ArgumentError:
-    """Return the error for a sync stream with one thread, in which LangGraph 1.2 waits for ever."""
-    return ArgumentError(
-        "max_concurrency",
-        "is 1, and a sync stream of messages, custom events or subgraphs keeps one thread waiting "
-        "for them: no thread would be left for the nodes.",
-        "Pass max_concurrency=2, use astream, or stream other modes.",
-    )
+def check_threads(config: Mapping[str, object]) -> None:
+    """Raise ArgumentError for a sync stream with one thread, in which LangGraph waits forever."""
+    if config.get("max_concurrency") == 1:
+        raise ArgumentError(
+            "max_concurrency",
+            "is 1, and a sync stream of messages, custom events or subgraphs keeps one thread "
+            "waiting for them: no thread would be left for the nodes.",
+            "Pass max_concurrency=2, use astream, or stream other modes.",
+        )
 
 
 def check_keys(

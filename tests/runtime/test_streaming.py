@@ -30,6 +30,7 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 
+ONE: Any = {"max_concurrency": 1}
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 ADDING: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
 
@@ -337,21 +338,23 @@ def test_an_agent_without_a_name_is_a_subgraph_and_no_subagent() -> None:
 def test_a_stream_that_would_wait_for_ever_is_refused(mode: Any, subgraphs: bool) -> None:
     options: Any = {"stream_mode": mode, "subgraphs": subgraphs}
     agent: Any = create_agent(model(), [add])
-    for bound, config in (
-        (agent, {"max_concurrency": 1}),
-        (agent.with_config(max_concurrency=1), {}),
-    ):
+    for bound, config in ((agent, ONE), (agent.with_config(ONE), {})):
         with pytest.raises(ArgumentError, match="Pass max_concurrency=2, use astream"):
             [*bound.stream(ASK, config, **options)]
     assert [*agent.stream(ASK, {"max_concurrency": 2}, **options)]
+    assert [*create_agent(model(), [add]).stream(ASK, ONE, stream_mode=["updates", "values"])]
 
     async def collected() -> list[Any]:
-        one: Any = {"max_concurrency": 1}
-        return [part async for part in create_agent(model(), [add]).astream(ASK, one, **options)]
+        return [part async for part in create_agent(model(), [add]).astream(ASK, ONE, **options)]
 
     assert asyncio.run(collected())
 
 
-def test_one_thread_is_enough_for_a_run_and_its_updates(collect: Any) -> None:
-    one: Any = {"max_concurrency": 1}
-    assert collect(create_agent(model(), [add]), ASK, one, stream_mode=["updates", "values"])
+def test_a_tool_that_streams_an_agent_in_a_run_with_one_thread_raises() -> None:
+    def research() -> str:
+        """Stream an agent inside."""
+        return str([*create_agent(model(), [add]).stream(ASK, stream_mode="messages")])
+
+    steps = ScriptedChatModel([[{"name": "research", "args": {}}], "Done."])
+    with pytest.raises(ArgumentError, match="max_concurrency"):
+        create_agent(steps, [research], handle_tool_errors=False).invoke(ASK, ONE)
