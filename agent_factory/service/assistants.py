@@ -328,7 +328,7 @@ class Assistants:
 
     def _check_config(self, agent: str, config: Any) -> None:
         """Raise the error of a run with this config now."""
-        as_config(config, self._backend.agent(agent).configurable)
+        as_config(config, self._backend.agent(agent))
 
     def _own(self, assistant: str) -> Assistant:
         """An assistant of the tenant, not of the code."""

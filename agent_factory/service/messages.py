@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
@@ -15,6 +15,7 @@ from sqlalchemy import bindparam, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import without_marks
+from agent_factory.runtime import check_threads
 from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend, Busy, RegisteredAgent, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
@@ -263,20 +264,21 @@ _PLACE = ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", RUN_I
 
 
 def as_config(
-    config: RunnableConfig | None, configurable: Collection[str] | None = None
+    config: RunnableConfig | None, agent: RegisteredAgent, *, of_client: bool = True
 ) -> RunnableConfig:
-    """The parts of a config that a run can have.
+    """The parts of a config that a run of an agent can have.
 
     Metadata that libraries write to a run are left out: a graph with an agent of another service as
     a node sends the metadata of its run.
 
     Args:
         config: The config.
-        configurable: The allowed keys of `configurable`; None allows all.
+        agent: The agent of the run.
+        of_client: Whether the keys of `configurable` are only those that the agent allows.
 
     Raises:
         ConfigNotAllowed: A part or a key may not be set.
-        ArgumentError: A part has the wrong type.
+        ArgumentError: A part has the wrong type, or a sync agent would have one thread.
     """
     absent: tuple[object, ...] = (None, [], (), {})
     parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}
@@ -288,17 +290,19 @@ def as_config(
         if not fits(part):
             raise ArgumentError(f"config.{name}", f"must be {expected}, got {describe(part)}.")
         check_json(f"config.{name}", dict(part) if isinstance(part, Mapping) else part)
+    if not agent.asynchronous:  # each run of a service streams
+        check_threads(parts)
     keys = parts.setdefault("configurable", {})
     if reserved := sorted(filter(is_reserved, keys)):
         reason = f"{', '.join(map(repr, reserved))} belongs to LangGraph and cannot be set."
         raise ConfigNotAllowed("config.configurable", reason, "Leave it out.")
-    if configurable is not None and (others := sorted(keys.keys() - {*configurable})):
-        names = ", ".join(sorted(configurable)) or "no key"
+    if of_client and (others := sorted(keys.keys() - agent.configurable)):
+        names = ", ".join(sorted(agent.configurable)) or "no key"
         raise ConfigNotAllowed(
             "config.configurable",
             f"a client may not set {', '.join(map(repr, others))}. It may set {names}.",
             "Leave it out, or name it where the service adds the agent: "
-            f"service.add(..., configurable={sorted({*configurable, *others})}).",
+            f"service.add(..., configurable={sorted({*agent.configurable, *others})}).",
         )
     parts["metadata"] = {
         key: value

@@ -48,8 +48,7 @@ class ScheduledMessages:
                 assistant = Assistants(self._backend, cron.tenant).get(cron.assistant)
                 what |= assistant.settings_of(what)
                 # A client has chosen them: checked each time, as those of a run.
-                allowed = self._backend.agent(what["agent"]).configurable
-                what["config"] = as_config(what["config"], allowed)
+                what["config"] = as_config(what["config"], self._backend.agent(what["agent"]))
             webhook = what.pop("webhook", None)
             thread = what.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
             # Two workers that fire a schedule at once submit one message.

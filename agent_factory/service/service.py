@@ -203,7 +203,7 @@ class Service(Operations):
                 cannot have a part of the config.
             ArgumentError: A part has the wrong type.
         """
-        return as_config(config, self._backend.agent(agent).configurable)
+        return as_config(config, self._backend.agent(agent))
 
     def description(self, agent: str) -> str:
         """Description of an agent, as `add` has it.
@@ -313,8 +313,9 @@ class Service(Operations):
                 the value of `add` if `busy` is None as well.
             by: Who submits. The audit names them if they withdraw a question.
             context: Runtime context of the agent, as JSON.
-            config: `recursion_limit`, `max_concurrency`, `run_name`, `tags`, `metadata` and
-                `configurable` of the run, as JSON. Keys that LangGraph reads cannot be set.
+            config: `recursion_limit`, `max_concurrency` (from 2 for a sync agent), `run_name`,
+                `tags`, `metadata` and `configurable` of the run, as JSON. Keys that LangGraph reads
+                cannot be set.
             stream: The modes recorded for `Run.stream`; None takes the modes of `add`.
             subgraphs: Whether agents inside the agent are recorded, too.
             metadata: Notes about the run, as JSON. The checkpoints of the run have them, too.
@@ -345,7 +346,7 @@ class Service(Operations):
         # client: an id that another client has used leads to no run of that client.
         identity = json.dumps([tenant, thread_id, message_id, by])
         run_id = hashlib.sha256(identity.encode()).hexdigest()[:32]
-        settings = as_config(config)
+        settings = as_config(config, registration, of_client=False)
         run_metadata = {**settings.pop("metadata", {}), **(metadata or {})}
         job = MessageJob(
             run=run_id,

@@ -199,6 +199,7 @@ WRONG = [
     ({"input": HI, "confg": {"tags": []}}, "confg is not .* Did you mean 'config'"),
     ({"input": HI, "config": {"recursion_limit": 0}}, "config.recursion_limit: must be a number"),
     ({"input": HI, "config": {"configurable": []  , "callbacks": ["x"]}}, "cannot set callbacks"),
+    ({"input": HI, "config": {"max_concurrency": 1}}, "max_concurrency: is 1, and a sync stream"),
     ({"input": {"messages": 3}}, 'Send input: {"messages": '),
     ({"input": {"mesages": []}}, "Did you mean 'messages'"),
     ({"input": {}}, "input is empty"),

@@ -545,6 +545,7 @@ def test_metadata_are_noted_and_drop_no_message(service: Service, thread: str) -
         ({"message": "Hi", "stream": "updates"}, "stream: must be a list of modes, got str"),
         ({"message": "Hi", "priority": 5000}, "must be from -1000 to 1000, got 5000"),
         ({"message": "Hi", "config": {"callbacks": [3]}}, "cannot set callbacks of a run"),
+        ({"message": "Hi", "config": {"max_concurrency": 1}}, "Pass max_concurrency=2"),
         (
             {"message": "Hi", "config": {"configurable": {"thread_id": "t"}}},
             "'thread_id' belongs to LangGraph and cannot be set",
@@ -554,6 +555,11 @@ def test_metadata_are_noted_and_drop_no_message(service: Service, thread: str) -
 def test_bad_arguments(service: Service, options: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         service.submit("echo", **options)
+
+
+def test_calls_of_an_async_agent_run_in_turn(service: Service, thread: str) -> None:
+    run = service.submit("async", thread=thread, message="Hi", config={"max_concurrency": 1})
+    assert run.result(WAIT)["__interrupt__"]
 
 
 def test_an_agent_or_a_run_that_does_not_exist(service: Service) -> None:
