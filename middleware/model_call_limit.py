@@ -166,14 +166,11 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             update = {} if "counted" in notes else dict.fromkeys((_THREAD_COUNT, _RUN_COUNT), 1)
             notes["counted"] = True
             is_kept = all(count(key, 1, add_calls) for key in update)
-            last_because = ""
-            if self.exit_behavior == "answer":
-                # A call that reaches a limit is the last, and gets no tools.
-                last_because = used_up(
-                    "model calls", thread + 1, run + 1, self.thread_limit, self.run_limit
-                )
-            if last_because:
-                response = yield from request_final_answer(request, last_because)
+            # A call that reaches a limit is the last, and gets no tools.
+            limits = self.thread_limit, self.run_limit
+            reason = used_up("model calls", thread + 1, run + 1, *limits)
+            if reason and self.exit_behavior == "answer":
+                response = yield from request_final_answer(request, reason)
             else:
                 response = yield request
         # A layer may call inward in a thread without knowledge of the node.
@@ -181,11 +178,9 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
 
     def _final_message(self, thread: int, run: int) -> AIMessage | None:
         """The message that ends the run; None if the model may be called."""
-        thread_limit, run_limit = self.thread_limit, self.run_limit
-        if (thread_limit is None or thread < thread_limit) and (
-            run_limit is None or run < run_limit
-        ):
+        limits = self.thread_limit, self.run_limit
+        if not (reason := used_up("model calls", thread, run, *limits)):
             return None
         if self.exit_behavior == "error":
-            raise ModelCallLimitExceededError(thread, run, thread_limit, run_limit)
-        return final_message(used_up("model calls", thread, run, thread_limit, run_limit))
+            raise ModelCallLimitExceededError(thread, run, *limits)
+        return final_message(reason)

@@ -16,7 +16,7 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired
 from uuid import uuid4
@@ -363,22 +363,16 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         # model.
         window = window_of(request.model) or window_of(self.model) if self._needs_window else None
 
-        tokens: int | None = None  # counted at most once, and only for a threshold
-        for clause in self._clauses:
-            for unit, amount in clause.items():
-                if unit == "messages":
-                    size = len(messages)
-                else:
-                    if tokens is None:
-                        tokens = tokens_sent(request, messages, self._counter)
-                    size = tokens
-                    if unit == "fraction":
-                        amount = amount * window if window is not None else math.inf
-                if size < amount:
-                    break
-            else:
-                break  # all thresholds of this clause are reached
-        else:
+        @cache  # counted at most once, and only for a threshold
+        def tokens() -> int:
+            return tokens_sent(request, messages, self._counter)
+
+        def is_reached(unit: str, amount: float) -> bool:
+            if unit == "fraction":
+                amount *= window or math.inf
+            return (len(messages) if unit == "messages" else tokens()) >= amount
+
+        if not any(all(is_reached(*size) for size in clause.items()) for clause in self._clauses):
             return []
         if not call.keep_thread and any(map(call.is_foreign_summary, messages)):
             return []  # another instance has just made a summary that the thread lacks

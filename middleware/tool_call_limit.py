@@ -135,9 +135,15 @@ class Limit:
             return sum(thread.values()), sum(run.values())
         return thread.get(self.tool_name, 0), run.get(self.tool_name, 0)
 
+    def has_room(self, counts: Counts, calls: int = 1) -> bool:
+        """Return True if so many more calls may run."""
+        thread, run = self.used(counts)
+        fits_thread = self.thread_limit is None or thread + calls <= self.thread_limit
+        return fits_thread and (self.run_limit is None or run + calls <= self.run_limit)
+
     def refuses(self, tool: str, counts: Counts) -> bool:
         """Return True if one more call of the tool would exceed the limit."""
-        return self.tool_name in (None, tool) and not has_room(self, counts, 1)
+        return self.tool_name in (None, tool) and not self.has_room(counts)
 
     def reason(self, thread_count: int, run_count: int) -> str:
         """Describe a limit that is used up, as half a sentence; empty without any."""
@@ -153,17 +159,6 @@ class Limit:
             f"Do not call {self.tool_name or 'any tool'} again; go on with what you have.",
             response_metadata={_REFUSED_BY: self.name},
         )
-
-
-def has_room(limit: Limit | ToolCallLimitMiddleware, counts: Counts, calls: int) -> bool:
-    """Return True if so many more calls of a limit may run."""
-    tool = limit.tool_name
-    for key, most in ((_THREAD_COUNTS, limit.thread_limit), (_RUN_COUNTS, limit.run_limit)):
-        if most is not None:
-            ran = counts.get(key) or {}
-            if (sum(ran.values()) if tool is None else ran.get(tool, 0)) + calls > most:
-                return False
-    return True
 
 
 # Metadata of a message come back from a checkpoint as plain dicts.
@@ -324,12 +319,10 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = self._own_stop(request.state)
         if stop is None:
             response: ModelResponse = yield request
-            calls: list[ToolCall] = []
-            for message in response.result:
-                if isinstance(message, AIMessage):
-                    calls = message.tool_calls
+            answers = [m for m in response.result if isinstance(m, AIMessage)]
+            calls = answers[-1].tool_calls if answers else []
             # With room for all calls of the turn, other limits need not know of this limit.
-            if not calls or has_room(self, request.state, len(calls)):
+            if not calls or self._limit.has_room(request.state, len(calls)):
                 return response
             return self._without_impossible_calls(request, response)
         reason = self._limit.reason(stop["thread_count"], stop["run_count"])
@@ -347,9 +340,9 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             # One more than the calls of the message, for a call that a layer has replaced.
             most = 1 + (len(message.tool_calls) if message else 0) + len(again)
             has_records = message is not None and _LIMITS in message.response_metadata
-            if has_records or not has_room(self, counts, most):
+            if has_records or not self._limit.has_room(counts, most):
                 limits = limits_on(message, self._limit)
-                if not all(has_room(limit, counts, most) for limit in limits):
+                if not all(limit.has_room(counts, most) for limit in limits):
                     calls = calls_in_order(call, message, tail)
                     ids = {c["id"] for c in calls}
                     calls += [c for c in again if c["id"] in ids]

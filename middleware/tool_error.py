@@ -1,18 +1,15 @@
 """Report the exception of a tool to the model, instead of ending the run.
 
-The handler may be a function, a coroutine function, or both. The flow yields the handler in an
-`Invoke`, like a model, so the driver of the run calls the right form.
+The handler may be a function, a coroutine function, or both: the driver of the run calls the right
+form.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
@@ -37,6 +34,7 @@ from ._shared.errors import (
     outcome_unknown,
     record_failure,
 )
+from ._shared.invocable import Called
 from ._shared.messages import error_result, tool_names
 from ._shared.payload_free import PayloadFree
 
@@ -115,12 +113,6 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
         self.expected_tools = self.tool_names or ()
         self.on_error, self.aon_error = on_error, aon_error
 
-    @property
-    def _handler(self) -> _Handler:
-        is_default = self.on_error is None and self.aon_error is None
-        on_error = _default_text if is_default else self.on_error
-        return _Handler(self.name, on_error, self.aon_error)
-
     def around_tool(self, request: ToolCallRequest) -> Flow[Result]:
         """Run the call, and turn an exception into its result."""
         call = request.tool_call
@@ -128,7 +120,7 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
             return cast("Result", (yield request))
         if self.on_error is None and self.aon_error is not None:
             # Refuses a synchronous run before the first tool call, not only after a failure.
-            yield Invoke(self._handler, None)
+            yield Invoke(Called(self._refuse_sync, async_form=_allow_async), ())
         try:
             with FailureRecorder() as recorder:
                 result: Result = yield request
@@ -143,7 +135,8 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
         failure = recorder.errors.get(call["id"])
         is_report = isinstance(result, ToolMessage) and result.status == "error"
         # The default text would say less than the report, which counts the attempts.
-        if failure is None or not is_report or self._handler.on_error is _default_text:
+        has_handler = self.on_error is not None or self.aon_error is not None
+        if failure is None or not is_report or not has_handler:
             return result
         try:
             return (yield from self._handled(failure, request))
@@ -156,7 +149,8 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
 
     def _handled(self, error: Exception, request: ToolCallRequest) -> Flow[Result]:
         call = request.tool_call
-        answer = yield Invoke(self._handler, (error, request))
+        function = self.on_error or self.aon_error or _default_text
+        answer = yield Invoke(Called(function, async_form=self.aon_error), (error, request))
         if answer is None:
             raise error
         if isinstance(answer, ToolMessage):
@@ -166,36 +160,17 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
             answer = checked_text(self.name, "on_error", answer)
         return error_result(call, answer)
 
+    def _refuse_sync(self) -> None:
+        raise TurnError(
+            self.name,
+            "has an aon_error and no on_error, so a synchronous run could not report the error of "
+            "a tool.",
+            "Pass on_error as well, or run the agent with ainvoke or astream.",
+        )
 
-@dataclass(frozen=True, slots=True)
-class _Handler:
-    """The handlers of `owner` in the form that `Invoke` takes. At least one is given."""
 
-    owner: str
-    on_error: OnError | None
-    aon_error: AOnError | None
-
-    def invoke(
-        self, input: tuple[Exception, ToolCallRequest] | None, config: RunnableConfig | None = None
-    ) -> Answer:
-        if self.on_error is None:
-            raise TurnError(
-                self.owner,
-                "has an aon_error and no on_error, so a synchronous run could not report the error "
-                "of a tool.",
-                "Pass on_error as well, or run the agent with ainvoke or astream.",
-            )
-        return None if input is None else self.on_error(*input)
-
-    async def ainvoke(
-        self, input: tuple[Exception, ToolCallRequest] | None, config: RunnableConfig | None = None
-    ) -> Answer:
-        if input is None:
-            return None
-        if self.aon_error is not None:
-            return await self.aon_error(*input)
-        assert self.on_error
-        return await asyncio.to_thread(self.on_error, *input)
+async def _allow_async() -> None:
+    pass
 
 
 def _default_text(error: Exception, request: ToolCallRequest) -> str:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
@@ -22,7 +20,7 @@ from agent_factory import Flow, Ordering, ToolCallRequest
 
 from ._shared.effects import on_unknown
 from ._shared.errors import record_failure
-from ._shared.invocable import in_thread
+from ._shared.invocable import in_thread, tool_calling
 from ._shared.messages import error_result, tool_names
 from ._shared.retry import OnFailure, RetryMiddleware, RetryOn, default_retry_on
 from ._shared.validation import check_number
@@ -134,39 +132,29 @@ class ToolRetryMiddleware(RetryMiddleware):
         previous = self._copies.get(tool.name)
         # A layer may bring another tool of the same name with each request.
         if previous is None or previous[0] is not tool:
-            duplicate, limit = tool.model_copy(), _Timeout(tool, seconds)
-            # Pydantic refuses to set other names than fields. In the instance they hide the
-            # methods.
-            vars(duplicate).update(invoke=limit.invoke, ainvoke=limit.ainvoke)
-            previous = self._copies[tool.name] = tool, duplicate
+            previous = self._copies[tool.name] = tool, _limited(tool, seconds)
         return previous[1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Timeout:
-    """The calls of a tool, which raise TimeoutError if there is no result in time."""
+def _limited(tool: BaseTool, seconds: float) -> BaseTool:
+    """A copy of a tool that raises TimeoutError if there is no result in time."""
+    too_late = f"no result after {seconds:g} seconds"
 
-    tool: BaseTool
-    seconds: float
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Call the tool in a new thread; a call that takes too long runs on there."""
-        work = partial(self.tool.invoke, input, config, **kwargs)
-        future = in_thread(work, f"{self.tool.name} with a timeout")
-        if wait([future], self.seconds).not_done:
-            raise self._error()
+    def invoke(*args: Any, **kwargs: Any) -> Any:
+        # A call that takes too long runs on in its thread.
+        future = in_thread(partial(tool.invoke, *args, **kwargs), f"{tool.name} with a timeout")
+        if wait([future], seconds).not_done:
+            raise TimeoutError(too_late)
         return future.result()
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Call the tool, and cancel a call that takes too long."""
+    async def ainvoke(*args: Any, **kwargs: Any) -> Any:
         try:
-            async with asyncio.timeout(self.seconds) as limit:
-                return await self.tool.ainvoke(input, config, **kwargs)
+            async with asyncio.timeout(seconds) as limit:
+                return await tool.ainvoke(*args, **kwargs)
         except TimeoutError:
             # The tool itself may raise a TimeoutError, too.
             if not limit.expired():
                 raise
-            raise self._error() from None
+            raise TimeoutError(too_late) from None
 
-    def _error(self) -> TimeoutError:
-        return TimeoutError(f"no result after {self.seconds:g} seconds")
+    return tool_calling(tool, invoke, ainvoke)

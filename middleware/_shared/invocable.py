@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.func import entrypoint
 
 from agent_factory import Flow, Invoke, arun, run
@@ -156,6 +156,16 @@ def tool_of(flow: Callable[..., Flow[Any]], *texts: Any, **settings: Any) -> Str
         return await arun(flow(*args, **kwargs))
 
     return StructuredTool.from_function(call, acall, *texts, **settings)
+
+
+def tool_calling(
+    tool: BaseTool, invoke: Callable[..., Any], ainvoke: Callable[..., Any]
+) -> BaseTool:
+    """A copy of a tool with other functions in place of its methods."""
+    duplicate = tool.model_copy()
+    # Pydantic refuses to set other names than fields. In the instance they hide the methods.
+    vars(duplicate).update(invoke=invoke, ainvoke=ainvoke)
+    return duplicate
 
 
 def flow_hook(flow: Callable[P, Flow[T]]) -> Callable[P, T]:

@@ -308,28 +308,24 @@ def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
     phonenumbers = import_module("phonenumbers")
     if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
         raise ValueError(f"region must be a country code such as 'US' or 'DE', got {region!r}.")
-    runs = []
-    for run in _PHONE_RUN.finditer(content):
-        start = run.start()
-        # A date is not a number, and must not hide an adjacent number.
-        for date in _DATE.finditer(content, *run.span()):
-            runs.append((start, date.start()))
-            start = date.end()
-        runs.append((start, run.end()))
     spans = []
-    for start, end in runs:
-        if sum(map(str.isdigit, content[start:end])) < _FEWEST_DIGITS:
-            continue
-        # The surrounding characters distinguish a number from an amount, a time or part of a word.
-        before, after = max(0, start - 1), end + 3
-        # By default, phonenumbers gives up after 65,535 tries, and would pass the rest of a long
-        # text.
-        text = content[before:after]
-        for match in phonenumbers.PhoneNumberMatcher(text, region, max_tries=maxsize):
-            # "(+1 650 253 0000)" is found without its closing bracket: leave out the opening
-            # bracket.
-            whole = ")" in match.raw_string or not match.raw_string.startswith("(")
-            spans.append((before + match.start + (not whole), before + match.end))
+    for run in _PHONE_RUN.finditer(content):
+        # A date is not a number, and must not hide an adjacent number.
+        dates = (place for date in _DATE.finditer(content, *run.span()) for place in date.span())
+        ends = [run.start(), *dates, run.end()]
+        for start, end in zip(ends[::2], ends[1::2], strict=True):
+            if sum(map(str.isdigit, content[start:end])) < _FEWEST_DIGITS:
+                continue
+            # The surrounding characters distinguish a number from an amount, a time or part of a
+            # word.
+            before, text = max(0, start - 1), content[max(0, start - 1) : end + 3]
+            # By default, phonenumbers gives up after 65,535 tries, and would pass the rest of a
+            # long text.
+            for match in phonenumbers.PhoneNumberMatcher(text, region, max_tries=maxsize):
+                # "(+1 650 253 0000)" is found without its closing bracket: leave out the opening
+                # bracket.
+                whole = ")" in match.raw_string or not match.raw_string.startswith("(")
+                spans.append((before + match.start + (not whole), before + match.end))
     return _to_matches("phone", content, spans)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 from uuid import uuid4
 
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
@@ -25,7 +24,7 @@ from agent_factory import (
     run,
 )
 from agent_factory.middleware._shared.effects import leave_effect
-from agent_factory.middleware._shared.invocable import Called
+from agent_factory.middleware._shared.invocable import Called, tool_calling
 from agent_factory.middleware._shared.mailbox import mailbox_of
 from agent_factory.middleware._shared.messages import caller_of, error_result
 from agent_factory.middleware._shared.transcript import shortened, to_json
@@ -56,33 +55,13 @@ def starting(request: ToolCallRequest, most: int, owner: object) -> BaseTool:
     """
     tool = request.tool
     assert tool is not None
-    duplicate, start = tool.model_copy(), _Start(request, tool, most, owner)
-    # Pydantic refuses to set other names than fields. In the instance they hide the methods.
-    vars(duplicate).update(invoke=start.invoke, ainvoke=start.ainvoke)
-    return duplicate
 
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """The call of a background tool: begins the work, and returns the handle."""
-
-    request: ToolCallRequest
-    tool: BaseTool
-    most: int
-    owner: object
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return run(self._start(input, asynchronous=False))
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return await arun(self._start(input, asynchronous=True))
-
-    def _start(self, call: Mapping[str, Any], *, asynchronous: bool) -> Flow[Any]:
-        runtime, asked = self.request.runtime, self.request.tool_call
+    def start(call: Mapping[str, Any], *, asynchronous: bool) -> Flow[Any]:
+        runtime, asked = request.runtime, request.tool_call
         store = store_of(runtime.config)
-        id = uuid4().hex if store is None else _id_of_call(self.request, store)
+        id = uuid4().hex if store is None else _id_of_call(request, store)
         # Short, because the model has to repeat the id; a thread has few jobs at a time.
-        id, now, timeout = id[:8], time.time(), background_timeout(self.tool) or 0.0
+        id, now, timeout = id[:8], time.time(), background_timeout(tool) or 0.0
         job = BackgroundJob(
             tool=asked["name"],
             arguments=shortened(to_json(asked["args"]), _MOST_CHARACTERS),
@@ -92,19 +71,19 @@ class _Start:
         )
         thread = runtime.config.get("configurable", {}).get("thread_id")
         # An agent inside of another agent, with the same thread, counts its jobs apart.
-        place = (thread or self.owner, "|".join(graph_namespace(runtime.config)))
+        place = (thread or owner, "|".join(graph_namespace(runtime.config)))
         target = mailbox_of(runtime.config) if store is None else store
         work = Work(id, job, place, target, guards=run_services.get().guards)
-        attempt = attempt_of(work, self.tool, call, runtime.config, runtime, timeout)
+        attempt = attempt_of(work, tool, call, runtime.config, runtime, timeout)
         message = ToolMessage(_STARTED.format(id=id), name=asked["name"], tool_call_id=asked["id"])
         handle: Command[Any] = Command(update={"messages": [message], JOBS_KEY: {id: job}})
-        refusal = error_result(asked, _TOO_MANY.format(most=self.most))
+        refusal = error_result(asked, _TOO_MANY.format(most=most))
         if store is not None:
             # Before the work begins: otherwise the job would be lost with the worker.
-            work.is_repeated = background_on_loss(self.tool) == "repeat"
+            work.is_repeated = background_on_loss(tool) == "repeat"
             kept_call = stored_call(work, call) if work.is_repeated else None
             lost = message_of(id, job, "lost")
-            beginning = yield Invoke(Called(store.begin), (id, lost, self.most, kept_call))
+            beginning = yield Invoke(Called(store.begin), (id, lost, most, kept_call))
             if beginning == "full":
                 return refusal
             # The run was cut short before the handle was stored, and makes the call again. The end
@@ -112,12 +91,20 @@ class _Start:
             if beginning == "known" or (beginning == "begun" and under_way(id) is not None):
                 leave_effect(runtime)
                 return handle
-        if not begin(work, self.most):
+        if not begin(work, most):
             if store is not None:
                 yield Invoke(Called(store.drop), (id,))
             return refusal
         work.start(replace(attempt, end=leave_effect(runtime)), asynchronous=asynchronous)
         return handle
+
+    def invoke(call: Any, *_: Any, **__: Any) -> Any:
+        return run(start(call, asynchronous=False))
+
+    async def ainvoke(call: Any, *_: Any, **__: Any) -> Any:
+        return await arun(start(call, asynchronous=True))
+
+    return tool_calling(tool, invoke, ainvoke)
 
 
 def _id_of_call(request: ToolCallRequest, store: JobStore) -> str:

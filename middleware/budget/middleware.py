@@ -51,13 +51,17 @@ from agent_factory.middleware._shared.token_counter import (
     counter_for,
     tokens_sent,
 )
-from agent_factory.middleware._shared.validation import check_choice, copied
+from agent_factory.middleware._shared.validation import (
+    check_choice,
+    check_count,
+    check_number,
+    copied,
+)
 from agent_factory.review.questions import ask
 
 from .ledger import NO_LEDGER, Ledger, Reservation
 from .limits import BOUGHT, NOTHING, UNITS, Account, BudgetExceededError, Limits, Record, Spent
 from .prices import Price, PriceFunction, Prices, completed, name_of, tokens, usage_of
-from .settings import check_type, checked_counter, checked_share
 from .state import (
     BudgetState,
     CallAccounting,
@@ -210,9 +214,13 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
     ) -> None:
         super().__init__(name=name)
         prices = copied(prices)
-        check_type("run", run, Limits)
-        check_type("thread", thread, Limits)
-        check_type("ledger", ledger, Ledger)
+        for argument, value, kind in (
+            ("run", run, Limits),
+            ("thread", thread, Limits),
+            ("ledger", ledger, Ledger),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"{argument} must be {kind.__name__}(...), got {value!r}.")
         check_token_counter(token_counter)
         check_choice("exit_behavior", exit_behavior, ("answer", "end", "error", "ask"))
         run, thread = run or Limits(), thread or Limits()
@@ -224,8 +232,11 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
             )
         limits_usd, counts_tokens = "usd" in amounts, not amounts.isdisjoint(BOUGHT)
         known_prices = Prices(prices, needed=limits_usd)
-        shares = warn_at if isinstance(warn_at, list | tuple | None) else [warn_at]
-        marks = tuple(sorted(checked_share("warn_at", share) for share in shares or ()))
+        marks: Any = (warn_at if isinstance(warn_at, list | tuple | None) else [warn_at]) or ()
+        for argument, share in (*(("warn_at", mark) for mark in marks), ("cheaper_at", cheaper_at)):
+            check_number(argument, share, unit="shares, such as 0.8,")
+            if share is None or not 0 < share <= 1:
+                raise ValueError(f"{argument} must be more than 0 and at most 1, got {share!r}.")
         if cheaper is not None:
             cheaper = given_model("cheaper", cheaper)
             if not counts_tokens:
@@ -238,11 +249,11 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                 known_prices.cost(name_of(cheaper), usage_of(1, 1))
         self.run, self.thread, self.ledger, self.warn_at = run, thread, ledger, copied(warn_at)
         self.cheaper: Any = cheaper
-        self.cheaper_at = checked_share("cheaper_at", cheaper_at)
+        self.cheaper_at = float(cheaper_at)
         self.exit_behavior: str = exit_behavior
         self.prices, self.token_counter, self.cap_output = known_prices, token_counter, cap_output
         self._ledger = ledger or NO_LEDGER
-        self._count, self._marks = checked_counter(token_counter), marks
+        self._count, self._marks = _checked(token_counter), sorted(map(float, marks))
         self._limits_usd, self._counts_tokens = limits_usd, counts_tokens
         # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
         self._records_usd = limits_usd or ledger is not None or prices is not None
@@ -427,6 +438,19 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
             else:
                 accounting.add({extra_key(scope, name): n for name, n in extra.items()})
         return True
+
+
+def _checked(token_counter: TokenCounter) -> TokenCounter:
+    """The counter, with an error for a result other than a count."""
+    if token_counter is count_tokens_approximately:  # cached counts
+        return token_counter
+
+    def count(messages: Sequence[BaseMessage]) -> int:
+        number = token_counter(messages)
+        check_count("The result of token_counter", number, required=True)
+        return number
+
+    return count
 
 
 @dataclass(slots=True)

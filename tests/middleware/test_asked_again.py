@@ -501,19 +501,6 @@ def test_an_empty_last_answer_is_asked_for_again(stack: list[Any], call: Any) ->
     assert model.requests[3].tools == []
 
 
-@each(
-    "arguments, error",
-    [
-        ({"max_retries": -1}, "max_retries must be a whole number of at least 0, got -1."),
-        ({"on_cut": "stop"}, "on_cut must be 'shorten' or 'continue', got 'stop'."),
-        ({"on_failure": "end"}, "on_failure must be 'answer' or 'error', got 'end'."),
-    ],
-)
-def test_arguments_that_cannot_be_used(arguments: dict[str, Any], error: str) -> None:
-    with pytest.raises(ValueError, match=error):
-        m.AnswerGuardMiddleware(**arguments)
-
-
 # Laws
 
 

@@ -242,32 +242,6 @@ def test_the_order_of_a_stack_is_checked() -> None:
             plan_agent(tools=[delete], middleware=wrong, strict=True)
 
 
-@each(
-    "settings, error, problem",
-    [
-        *(
-            ({"threshold": threshold}, ValueError, "threshold must be a number")
-            for threshold in (-0.1, float("nan"), None, True)
-        ),
-        ({"tools": []}, ValueError, "tools is empty"),
-        ({"tools": "delete"}, TypeError, "tools must be a list"),
-        ({"tools": [7]}, TypeError, "tools must hold names"),
-        ({"classifier": 7}, TypeError, "classifier must be a chat model"),
-        ({"classifier": None}, TypeError, "classifier must be a chat model"),
-        ({"instructions": None}, TypeError, "instructions must be a string"),
-        ({"blocked_message": None}, TypeError, "blocked_message must be a string"),
-        ({"threshold": 1.1}, ValueError, "threshold must be a probability"),
-        ({"criteria": 7}, TypeError, "criteria must be a string or a dict"),
-        ({"criteria": {"risky": "x"}}, ValueError, "must have the keys 'true' and 'false'"),
-    ],
-)
-def test_invalid_arguments_are_refused(
-    settings: dict[str, Any], error: type[Exception], problem: str
-) -> None:
-    with pytest.raises(error, match=problem):
-        judged(**settings)
-
-
 def decided(*answers: Any, **settings: Any) -> tuple[ScriptedDecisionModel, m.AutoModeMiddleware]:
     judge = ScriptedDecisionModel(answers=list(answers))
     return judge, m.AutoModeMiddleware(**{"tools": ["delete"], "classifier": judge, **settings})

@@ -24,7 +24,6 @@ from agent_factory import (
     agent_tool,
     background,
     background_timeout,
-    client_tool,
     create_agent,
     hook_config,
     labels_of,
@@ -33,7 +32,7 @@ from agent_factory import (
     topology_of,
 )
 from agent_factory import middleware as mw
-from agent_factory.errors import AgentFactoryWarning, ArgumentError, SpecError
+from agent_factory.errors import AgentFactoryWarning, SpecError
 from agent_factory.guarantees import counterexamples
 from agent_factory.middleware.background.jobs import this_process
 from agent_factory.middleware.background.work import Work, under_way
@@ -763,29 +762,6 @@ def test_jobs_under_way_bound_no_run_and_are_limited_in_a_sentence() -> None:
     assert "without a limit" in loop.reason
     assert counterexamples(plan, ["model passes a limit"])
     assert not counterexamples(plan_agent(tools=[tool(work)]), ["at most 2 jobs under way"])
-
-
-DIRECT = StructuredTool.from_function(lambda: "", name="d", description="D.", return_direct=True)
-
-
-@each(
-    "make, reason",
-    [
-        (lambda: background(client_tool("title", "The title.")), "run by the client"),
-        (lambda: background(DIRECT), "return_direct"),
-        (lambda: background(background(work)), "already"),
-        (lambda: background(7), "must be a function"),  # type: ignore[arg-type]
-        (lambda: mw.BackgroundMiddleware(max_running=0), "max_running"),
-        (lambda: mw.BackgroundMiddleware(wait=1), "wait"),  # type: ignore[arg-type]
-        *(
-            (lambda timeout=timeout: background(work, timeout=timeout), "positive number of sec")
-            for timeout in (0, -1, True, float("nan"), float("inf"), "1", None)
-        ),
-    ],
-)
-def test_wrong_arguments_are_refused(make: Callable[[], Any], reason: str) -> None:
-    with pytest.raises((ArgumentError, TypeError, ValueError), match=reason):
-        make()
 
 
 def test_a_background_tool_keeps_what_it_is() -> None:

@@ -665,41 +665,6 @@ def test_an_interrupt_is_no_call_and_releases_what_was_reserved(send: Any, call:
     assert last_text(result) == "done"
 
 
-@each(
-    "settings, error, problem",
-    [
-        ({}, ValueError, "Pass run=Limits"),
-        ({"run": Limits()}, ValueError, "Pass run=Limits"),
-        ({"run": {"usd": 1}}, TypeError, "run must be Limits"),
-        ({"ledger": Limits(turns=1)}, TypeError, "ledger must be Ledger"),
-        ({"warn_at": 0}, ValueError, "warn_at must be more than 0"),
-        ({"warn_at": [0.5, 1.5]}, ValueError, "warn_at must be more than 0 and at most 1"),
-        ({"warn_at": "soon"}, ValueError, "warn_at must be a number"),
-        ({"cheaper_at": None}, ValueError, "cheaper_at"),
-        ({"exit_behavior": "stop"}, ValueError, "exit_behavior must be 'answer'"),
-        ({"prices": {"gpt": 1.0}}, TypeError, "prices must be a dict"),
-        ({"prices": "cheap"}, TypeError, "prices must be a dict"),
-        ({"token_counter": 4}, TypeError, "token_counter"),
-        ({"cheaper": 4}, TypeError, "cheaper must be a chat model"),
-        ({"cheaper": ScriptedChatModel([])}, ValueError, "cheaper saves money or tokens"),
-        ({"run": Limits(usd=1), "cheaper": ScriptedChatModel([])}, UnknownPriceError, "Scripted"),
-    ],
-)
-def test_invalid_settings_raise(
-    settings: dict[str, Any], error: type[Exception], problem: str
-) -> None:
-    if settings and "ledger" not in settings:
-        settings = {"run": Limits(turns=1), **settings}
-    with pytest.raises(error, match=problem):
-        BudgetMiddleware(**settings)
-
-
-@each("limits", [{"usd": -1}, {"usd": float("nan")}, {"turns": 1.5}, {"tool_calls": True}])
-def test_limits_that_are_not_amounts_raise(limits: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(limits))):
-        Limits(**limits)
-
-
 @each("settings", [{}, {"fused": False}])
 def test_a_fork_has_spent_what_its_thread_has(send: Any, call: Any, settings: Any) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")

@@ -242,30 +242,6 @@ def test_a_summary_that_an_edit_inside_drops_is_not_written(send: Any) -> None:
     assert [m.text for m in result] == ["g", "h", "ok"]
 
 
-@each(
-    "make, settings, problem",
-    [
-        (ClearToolUsesEdit, {"trigger": -1}, "trigger must be a whole number of at least 0"),
-        (ClearToolUsesEdit, {"clear_at_least": 0.5}, "clear_at_least must be a whole number"),
-        (ClearToolUsesEdit, {"keep": True}, "keep must be a whole number"),
-        *(
-            (ClearToolUsesEdit, {"exclude_tools": tools}, "must be a list of tool names")
-            for tools in ("look", [look], 5)
-        ),
-        (ClearToolUsesEdit, {"placeholder": None}, "placeholder must be a string"),
-        (shortening, {"edits": []}, "edits must be a list of edits"),
-        (shortening, {"edits": ClearToolUsesEdit()}, "edits must be a list"),
-        (shortening, {"edits": [ClearToolUsesEdit]}, "edits must contain objects with apply"),
-        (shortening, {"token_count_method": "exact"}, "must be 'approximate' or 'model'"),
-        (shortening, {"token_counter": 4}, "token_counter must be a function"),
-        (shortening, {"token_counter": len, "token_count_method": "model"}, "not both"),
-    ],
-)
-def test_invalid_arguments_raise(make: Any, settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=problem):
-        make(**settings)
-
-
 @st.composite
 def histories(draw: st.DrawFn) -> list[AnyMessage]:
     """Valid conversations, in which ids of calls may recur."""

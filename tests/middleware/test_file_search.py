@@ -506,25 +506,3 @@ def test_any_arguments_give_a_text(path: str, pattern: str) -> None:
         text = glob(pattern=pattern, path=path)
     text.encode()
     assert text in ("/a", "No files found.") or text.startswith("Error: ")
-
-
-@each(
-    "settings, error, problem",
-    [
-        ({"root_path": "/no/such/folder"}, ValueError, "root_path must be an existing folder"),
-        ({"root_path": __file__}, ValueError, "root_path must be an existing folder"),
-        ({"root_path": None}, TypeError, "root_path must be the path of a folder"),
-        ({"use_ripgrep": "yes"}, TypeError, "use_ripgrep must be True or False"),
-        ({"max_file_size_mb": 0}, ValueError, "max_file_size_mb must be a number of megabytes"),
-        ({"max_file_size_mb": "10"}, ValueError, "max_file_size_mb must be a number of megabytes"),
-        ({"timeout": -1}, ValueError, "timeout must be a number of seconds"),
-        ({"timeout": None}, ValueError, "timeout must be a number of seconds"),
-        ({"tool_prefix": "my docs "}, ValueError, "tool_prefix must be"),
-        ({"tool_prefix": 3}, ValueError, "tool_prefix must be"),
-    ],
-)
-def test_invalid_arguments_are_rejected(
-    settings: dict[str, Any], error: type[Exception], problem: str
-) -> None:
-    with pytest.raises(error, match=problem):
-        FilesystemFileSearchMiddleware(**{"root_path": ".", **settings})

@@ -349,19 +349,3 @@ def test_the_last_answer_may_be_structured(send: Any) -> None:
     agent = agent_of(model, run_limit=2, exit_behavior="answer", response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=3)
     assert model.requests[1].tools == ["Answer"]
-
-
-@each(
-    "settings, problem",
-    [
-        ({}, "Pass thread_limit, run_limit or both"),
-        ({"run_limit": -1}, "run_limit must be a whole number"),
-        ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
-        ({"thread_limit": "3"}, "thread_limit must be a whole number"),
-        ({"run_limit": True}, "run_limit must be a whole number"),
-        ({"run_limit": 1, "exit_behavior": "continue"}, "must be 'end', 'error' or 'answer'"),
-    ],
-)
-def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        ModelCallLimitMiddleware(**settings)

@@ -453,23 +453,6 @@ def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Any, threa
     assert desk.sent == []
 
 
-@each(
-    "arguments, message",
-    [
-        ({"policy": {"send": "ask"}}, "policy must be a ToolPolicy"),
-        ({"action": "allow"}, "action"),
-        ({"seen": []}, "seen must be some of"),
-        ({"seen": "private"}, "seen must be some of"),
-        ({"seen": ["outside"]}, "seen must be some of"),
-    ],
-)
-def test_an_argument_that_would_guard_nothing_is_refused(
-    arguments: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        m.FlowGuardMiddleware(**arguments)
-
-
 @pytest.mark.long
 @pytest.mark.law
 def test_it_keeps_the_laws_of_middleware() -> None:

@@ -619,34 +619,3 @@ def test_a_subclass_that_overrides_the_hook_decides_which_calls_are_reviewed(go:
 
 
 # --- configuration ------------------------------------------------------------------------------
-
-
-async def awhen(request: Any) -> bool:
-    return True
-
-
-def of_send(**settings: Any) -> dict[str, Any]:
-    return {"interrupt_on": {"send": settings}}
-
-
-@each(
-    "arguments, problem",
-    [
-        ({"interrupt_on": ["send"]}, "interrupt_on must be a dict"),
-        ({"interrupt_on": {3: True}}, "names of tools as keys, got 3"),
-        ({"interrupt_on": {"send": "yes"}}, r"interrupt_on\['send'\] must be True, False or"),
-        (of_send(), r"send'\] must have 'allowed_decisions', got {}. Pass 'allo"),
-        (of_send(allow=[]), "has unknown keys 'allow'. Use allowed_dec"),
-        (of_send(allowed_decisions=[]), "a list of some of approve, edit"),
-        (of_send(description=3), "must be a string or a plain function"),
-        (of_send(when=awhen), "must be a plain function of the ToolCall"),
-        (of_send(when=True), "must be a plain function of the ToolCall"),
-        (of_send(args_schema="x"), "must be a JSON schema, a dict"),
-        ({"interrupt_mode": "each"}, "interrupt_mode must be 'batched' or 'per_call'"),
-        ({"edit_notice": 3}, "edit_notice must be a string or None, got 3. Pass None"),
-        ({"description_prefix": 3}, "description_prefix must be a string, got 3"),
-    ],
-)
-def test_an_invalid_configuration_raises(arguments: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        HumanInTheLoopMiddleware(**{"interrupt_on": {}, **arguments})

@@ -274,30 +274,6 @@ def test_the_failure_message_of_a_retry_is_kept_when_all_models_fail(
     assert "second is down" in reply(call, down(2), *stack).text
 
 
-async def later(error: Exception) -> bool:
-    return bool(error)
-
-
-@each(
-    "arguments, settings, problem",
-    [
-        ((None,), {}, "model 1 must be a chat model or 'provider:name'"),
-        ((ScriptedChatModel(), ScriptedChatModel), {}, "model 2 must be a chat model"),
-        (((ScriptedChatModel(), 5),), {}, "must come with a dict of model_settings"),
-        (((ScriptedChatModel(), {1: 2}),), {}, "must come with a dict of model_settings"),
-        (([ScriptedChatModel(), {}],), {}, "model 1 must be a chat model"),
-        *(
-            ((ScriptedChatModel(),), {"handle": handle}, "handle must be an exception type")
-            for handle in (5, (), KeyboardInterrupt, (ValueError, int), "all", None)
-        ),
-        ((ScriptedChatModel(),), {"handle": later}, "plain function"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: Any, settings: Any, problem: str) -> None:
-    with pytest.raises(TypeError, match=problem):
-        ModelFallbackMiddleware(*arguments, **settings)
-
-
 # Refusals
 
 
@@ -508,19 +484,3 @@ def test_the_other_model_may_call_tools_and_its_thoughts_stay_with_it(call: Any)
     first = scripted(refusing(), "Three.")
     reply(call, first, ModelRefusalMiddleware(scripted(thought)), tools=[add])
     assert first.requests[1].messages[1].content == ""
-
-
-@each(
-    "arguments, settings, error, problem",
-    [
-        ((), {"on_refusal": "keep"}, ValueError, "on_refusal='keep' needs another model"),
-        ((scripted(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),
-        ((5,), {}, TypeError, "ModelRefusalMiddleware model 1 must be a chat model"),
-        ((scripted(),), {"is_refusal": "no"}, TypeError, "is_refusal must be a plain function"),
-    ],
-)
-def test_wrong_arguments_of_a_refusal_are_refused(
-    arguments: Any, settings: Any, error: Any, problem: str
-) -> None:
-    with pytest.raises(error, match=problem):
-        ModelRefusalMiddleware(*arguments, **settings)

@@ -289,30 +289,6 @@ def test_inside_the_router_a_retry_asks_the_classifier_once(
     classifier.assert_done()
 
 
-QUICK = {"quick": ModelChoice(scripted(), "small talk")}
-
-
-@each(
-    "settings, error, problem",
-    [
-        ({"choices": {}}, ValueError, "choices must be a dict"),
-        ({"choices": {"quick": scripted()}}, TypeError, "must be a ModelChoice"),
-        ({"choices": {"": ModelChoice(scripted(), "x")}}, ValueError, "its name must be a string"),
-        ({"choices": {"a": ModelChoice(scripted(), " ")}}, ValueError, "criteria must be a string"),
-        ({"choices": {"a": ModelChoice(5, "x")}}, TypeError, "choice 'a' must be a chat model"),  # type: ignore[arg-type]
-        ({"default": "slow"}, ValueError, "default must be one of quick"),
-        *(
-            ({"instructions": given, "classifier": asked}, ValueError, "must be a non-empty string")
-            for given, asked in (("", scripted()), (["a"], scripted()), (5, BROKEN), ({}, BROKEN))
-        ),
-        ({"classifier": 5}, TypeError, "classifier must be a chat model"),
-    ],
-)
-def test_invalid_arguments_are_refused(settings: Any, error: Any, problem: str) -> None:
-    with pytest.raises(error, match=problem):
-        ModelRouterMiddleware(**{"choices": QUICK, "classifier": scripted(), **settings})
-
-
 # --- decision models ------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from itertools import chain, cycle, pairwise
@@ -375,26 +374,6 @@ def test_only_the_last_turns_of_a_long_thread_are_read() -> None:
 
 
 # Arguments
-
-
-@each(
-    "arguments, error",
-    [
-        ({"remark_after": 0}, "remark_after must be a whole number of at least 1, got 0."),
-        ({"answer_after": None}, "answer_after must be a whole number of at least 1, got None."),
-        ({"remark_after": 4}, "must not decrease, got 4, 3 and 4. Equal counts skip a step."),
-        ({"polling_tools": ["wait"]}, "polling_tools must be a dict of counts by tool, got"),
-        ({"polling_tools": {"wait": 0}}, "polling_tools['wait'] must be a whole number"),
-        ({"ignore_tools": "press"}, "write ignore_tools=['search']"),
-        ({"ignore_arguments": "reason"}, "ignore_arguments must be a list of strings"),
-        ({"ignore_arguments": [1]}, "ignore_arguments must be a list of strings"),
-        ({"result_key": 3}, "result_key must be a plain function of the ToolMessage"),
-        ({"exit_behavior": "stop"}, "exit_behavior must be 'answer', 'end' or 'error', got 'stop'"),
-    ],
-)
-def test_arguments_that_cannot_be_used(arguments: dict[str, Any], error: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=re.escape(error)):
-        ProgressGuardMiddleware(**arguments)
 
 
 # Laws

@@ -323,45 +323,6 @@ def test_summary_tokens_are_not_streamed(collect: Ask) -> None:
     assert all(isinstance(message, AIMessageChunk) for message in streamed)
 
 
-WRONG_TYPES = {
-    "model": "model must be a chat model",
-    "token_counter": "token_counter must be a function",
-    "summarizer": "summarizer must be a model",
-    "summary_prompt": "summary_prompt must be a string",
-}
-
-
-@each(
-    "settings, problem",
-    [
-        *(({name: 3}, problem) for name, problem in WRONG_TYPES.items()),
-        ({"trigger": ("messages", 0)}, "trigger: messages must be a whole number"),
-        ({"trigger": ("tokens", 1.5)}, "trigger: tokens must be a whole number"),
-        ({"trigger": ("tokens", True)}, "trigger: tokens must be a whole number"),
-        ({"trigger": ("tokens", "9")}, "trigger: tokens must be a whole number"),
-        ({"trigger": ("words", 9)}, "trigger must be one of"),
-        ({"trigger": {"words": 9}}, "trigger must be one of"),
-        ({"trigger": {}}, "would always be reached"),
-        ({"trigger": "messages"}, "trigger must be a size"),
-        ({"trigger": 7}, "trigger must be a size"),
-        ({"trigger": [("messages", 5), None]}, "trigger must be one of"),
-        ({"trigger": ("fraction", 0)}, "trigger: a fraction must be more than 0"),
-        ({"trigger": ("fraction", 1.1)}, "trigger: a fraction must be more than 0"),
-        ({"trigger": ("fraction", 0.5)}, "has no max_input_tokens"),
-        ({"trigger": {"fraction": 0.5, "tokens": 9}}, "has no max_input_tokens"),
-        ({"keep": ("fraction", 0.5)}, "has no max_input_tokens"),
-        ({"keep": ("messages", -1)}, "keep: messages must be a whole number"),
-        ({"keep": 20}, "keep must be one of"),
-        ({"keep": ("messages",)}, "keep must be one of"),
-        ({"trim_tokens_to_summarize": 0}, "trim_tokens_to_summarize: tokens"),
-    ],
-)
-def test_invalid_arguments_raise(settings: dict[str, Any], problem: str) -> None:
-    error = TypeError if settings.keys() & WRONG_TYPES.keys() else ValueError
-    with pytest.raises(error, match=problem):
-        SummarizationMiddleware(**{"model": ScriptedChatModel(), **settings})
-
-
 @each("window, kept", [(100, "Scde"), (140, "Sbcde"), (200, "01abcde"), (None, "Se")])
 def test_a_fraction_refers_to_the_window_of_the_model_that_is_called(
     send: Ask, window: int | None, kept: str

@@ -165,16 +165,3 @@ def test_the_number_of_remembered_models_is_limited(
     for _ in range(4):
         assert call(agent, {"messages": [HumanMessage("Go")]})["messages"][2].text == "12"
     assert len(emulator._models_by_message) == 2
-
-
-@each(
-    "settings, problem",
-    [
-        ({"tools": "weather"}, "tools must be a list"),
-        ({"tools": [len]}, "tools must hold names"),
-        ({"model": 3}, "model must be a chat model"),
-    ],
-)
-def test_invalid_arguments_are_refused(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(TypeError, match=problem):
-        LLMToolEmulator(**settings)

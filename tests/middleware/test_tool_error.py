@@ -21,7 +21,6 @@ from samples import tool_results
 from tables import each
 
 GO: Any = {"messages": "Go"}
-ONE: Any = {"configurable": {"thread_id": "1"}}
 FAIL = [{"name": "fail", "args": {"why": "rain"}, "id": "f"}]
 
 
@@ -190,23 +189,6 @@ def test_inside_a_retry_it_leaves_nothing_to_retry(call: Any) -> None:
     ((text, _),) = tool_results(result)
     assert text.startswith("fail failed with ValueError")
     assert result["messages"][-1].text == "Done."
-
-
-@each(
-    "settings, problem",
-    [
-        ({"on_error": "Sorry."}, "on_error must be a plain function"),
-        ({"on_error": ValueError}, "on_error must be a plain function"),
-        ({"on_error": report_later}, "a coroutine function as aon_error"),
-        ({"aon_error": lambda error, request: "x"}, "aon_error must be an `async def` function"),
-        ({"aon_error": "Sorry."}, "aon_error must be"),
-        ({"tools": []}, "would be covered"),
-        ({"tools": "fail"}, "write tools="),
-    ],
-)
-def test_invalid_arguments_are_refused(settings: Any, problem: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=problem):
-        ToolErrorMiddleware(**settings)
 
 
 def reported(*errors: Exception, on_error: Any = None, **settings: Any) -> Any:

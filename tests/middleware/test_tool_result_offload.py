@@ -421,27 +421,6 @@ def test_below_the_threshold_nothing_changes(call: Call) -> None:
 
 
 @each(
-    "given_, problem",
-    [
-        ({"threshold": 0}, "threshold: characters must be a whole number"),
-        ({"preview": -1}, "preview: bytes must be a whole number"),
-        ({"preview": None}, "preview: bytes must be a whole number"),
-        ({"place": 7}, "place must be 'thread', 'store' or the path of a folder"),
-        ({"place": "/no/such/folder"}, "or a folder that exists.*Create the folder"),
-        ({"namespace": "results"}, "namespace must be a tuple of non-empty strings"),
-        ({"namespace": ()}, "namespace must be a tuple of non-empty strings"),
-        ({"namespace": ("",)}, "namespace must be a tuple of non-empty strings"),
-        ({"tool_name": 7}, "tool_name must be a string"),
-        ({"tool_name": ""}, "tool_name must be the name of a tool"),
-        ({"tool_name": "look up"}, "tool_name must be the name of a tool"),
-    ],
-)
-def test_an_argument_that_cannot_work_raises(given_: Any, problem: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=problem):
-        m.ToolResultOffloadMiddleware(**given_)
-
-
-@each(
     "other", [m.ContextEditingMiddleware, partial(m.SummarizationMiddleware, ScriptedChatModel())]
 )
 def test_it_belongs_outside_of_what_works_with_the_short_form(other: Any) -> None:

@@ -456,21 +456,3 @@ def test_a_timeout_is_for_the_tools_that_are_named() -> None:
         model = ScriptedChatModel([FETCH, "Done."])
         create_agent(model, [note], middleware=[retry(timeout=60, tools=named)]).invoke(GO)
     assert ["with a timeout" in name for name in threads] == [False, True]
-
-
-@each(
-    "settings, problem",
-    [
-        ({"timeout": 0}, "timeout must be more than 0"),
-        ({"timeout": float("nan")}, "timeout must be a number of seconds"),
-        ({"idempotent_tools": []}, "idempotent_tools is empty"),
-        ({"tools": "fetch"}, r"write tools=\['search'\]"),
-        ({"tools": Flaky().tool()}, r"write tools=\['search'\]"),
-        ({"tools": [down]}, "A function becomes a tool with the function's name"),
-        ({"tools": [""]}, "names of tools"),
-        ({"tools": []}, "would be covered"),
-    ],
-)
-def test_invalid_settings_are_refused(settings: Any, problem: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=problem):
-        ToolRetryMiddleware(**settings)

@@ -333,25 +333,6 @@ def test_any_answer_offers_at_most_max_tools_or_all(answers: list[Any], most: in
     assert most is None or len(offered) <= most or len(offered) == 3
 
 
-@each(
-    "settings, problem",
-    [
-        ({"model": 3}, "model must be a chat model"),
-        ({"system_prompt": None}, "system_prompt must be a string"),
-        ({"max_tools": 0}, "max_tools must be a whole number of at least 1"),
-        ({"max_retries": -1}, "max_retries must be a whole number"),
-        ({"max_retries": None}, "max_retries must be a whole number"),
-        ({"always_include": "mail"}, "always_include must be a list"),
-        ({"always_include": [mail, 3]}, "always_include must hold names"),
-        ({"on_parsing_failure": "continue"}, "'error', 'all' or 'none'"),
-        ({"on_parsing_failure": [3]}, "on_parsing_failure must hold names"),
-    ],
-)
-def test_invalid_arguments_are_refused(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=problem):
-        LLMToolSelectorMiddleware(**settings)
-
-
 ASK: Any = {"messages": "Go"}
 ANTHROPIC = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
 OPENAI = {"type": "tool_search"}
@@ -492,23 +473,6 @@ def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPa
     tools.clear()
     gc.collect()
     assert len(middleware._copies) == 0
-
-
-@each(
-    "settings, error, problem",
-    [
-        ({"searchable_tools": "mail"}, TypeError, "searchable_tools must be a list"),
-        ({"searchable_tools": [3]}, TypeError, "searchable_tools must hold names"),
-        ({"searchable_tools": []}, ValueError, "searchable_tools is empty"),
-        ({"provider": "google"}, ValueError, "provider must be 'anthropic' or 'openai'"),
-        ({"on_unsupported": "ignore"}, ValueError, "on_unsupported must be 'warn' or 'error'"),
-    ],
-)
-def test_invalid_settings_of_the_search_are_refused(
-    settings: dict[str, Any], error: type[Exception], problem: str
-) -> None:
-    with pytest.raises(error, match=problem):
-        ProviderToolSearchMiddleware(**settings)
 
 
 def test_a_configurable_model_is_recognised(call: Run) -> None:
