@@ -232,15 +232,12 @@ def parse(text: str) -> Guarantee:
     parts: list[str] = []
     for part in words.split(" and "):
         # A condition may hold an "and", too: euros > 50 and to == "Ann".
-        if parts and (_quotes_are_open(parts[-1]) or _condition(part) is not None):
+        has_open_quote = parts and len(re.findall(r'(?<!\\)"', parts[-1])) % 2 == 1
+        if parts and (has_open_quote or _condition(part) is not None):
             parts[-1] += f" and {part}"
         else:
             parts.append(part)
     return Guarantee(words, tuple(_clause(words, part) for part in parts))
-
-
-def _quotes_are_open(text: str) -> bool:
-    return len(re.findall(r'(?<!\\)"', text)) % 2 == 1
 
 
 def _condition(text: str) -> Condition | None:

@@ -384,7 +384,12 @@ def _loop_passes(clause: LoopPasses, graph: PlanGraph) -> Iterator[_No]:
 @_noes.register
 def _at_most(clause: AtMost, graph: PlanGraph) -> Iterator[_No]:
     tools = _tools(graph.plan, clause.tool) if clause.tool else []
-    names = [tool.name for tool in tools if not _is_denied(graph, tool)]
+    # The tools with calls that run.
+    names = [
+        tool.name
+        for tool in tools
+        if tool.kind is not ToolKind.CLIENT or any(_unpassed(_Members(graph, (), tool), RUN))
+    ]
     if clause.unit == JOBS:
         # Without the middleware that limits them, no tool works in the background.
         limits = [limit for limit in graph.plan.limits if limit.unit == JOBS]
@@ -770,10 +775,3 @@ class _Members:
 def _is_meant(guard: ToolGuard, term: str) -> bool:
     """Return True if a sentence means a guard by its action."""
     return term == A_GUARD or (term == A_PERSON and guard.action == "ask")
-
-
-def _is_denied(graph: PlanGraph, tool: Tool) -> bool:
-    """Return True if no call of a tool runs."""
-    if tool.kind is not ToolKind.CLIENT:
-        return False
-    return not any(_unpassed(_Members(graph, (), tool), RUN))

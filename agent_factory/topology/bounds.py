@@ -12,7 +12,7 @@ from math import inf, prod
 from typing import Protocol
 
 from agent_factory.topology.declarations import AccessKind, LimitScope, LimitUnit, UsageLimit
-from agent_factory.topology.model import START, TOOLS, Call, Layer, ToolKind, TopologyData
+from agent_factory.topology.model import START, TOOLS, Call, ToolKind, TopologyData
 from agent_factory.topology.paths import PlanGraph
 
 _TOKENS: tuple[LimitUnit, ...] = ("tokens", "input tokens", "output tokens")
@@ -132,11 +132,7 @@ def rows_of(
 ) -> list[Bound]:
     """The bounds of an agent, and of agents inside of tools.
 
-    Args:
-        graph: The plan of the agent.
-        prices: Prices of models by name.
-        scope: "run" or "thread". A thread has any number of runs.
-        is_certain: Leave out limits that people may raise, and sums of known tools.
+    If certain, limits that people may raise do not count, nor do sums of known tools.
     """
     plan = graph.plan
     all_limits = [limit for limit in plan.limits if not (is_certain and limit.raisable)]
@@ -161,7 +157,13 @@ def rows_of(
     rows = one_run("", *(("run", "thread", "ledger") if scope == "run" else (scope,)))
     # The runs of an agent further in follow from the runs of the agent around it.
     for agent in sorted(filter(None, tools), key=lambda agent: agent.count("/")):
-        runs = _runs_of(agent, plan, rows)
+        outer, _, name = agent.rpartition("/")
+        same = [row for row in rows if (row.what, row.agent) == (f"calls of {name}", outer)]
+        calls = same[0] if same else _Run(plan, outer, (), ()).bound("tool calls", name)
+        # Each attempt of the tool starts a run for each request.
+        requests = max((each.max_requests for each in plan.tools if each.name == agent), default=1)
+        most = None if calls.attempts is None else calls.attempts * requests
+        runs = replace(calls, most=most)
         # A ledger counts all runs of the agent inside together, other limits each run alone.
         parts = zip(one_run(agent, "run", "thread"), one_run(agent, "ledger"), strict=True)
         rows += [_lowest(_in_runs(each, runs), together) for each, together in parts]
@@ -227,12 +229,15 @@ class _Run:
         gaps: list[str] = []
         if not self.agent:
             attempts += [] if most is None else [most * prod(x.attempts for x in layers)]
+            owners = [layer.owner for layer in layers]
             for limit in [x for x in limits if not x.attempts]:
-                outside, inside = self.around(limit, layers)
-                if missing := self.uncounted(limit, outside):
+                # The layers inside of a limit may attempt each counted call several times. A hook
+                # is both outside and inside of all layers.
+                at = owners.index(limit.owner) if limit.owner in owners else None
+                if missing := self.uncounted(limit, owners[:at]):
                     gaps += missing
                 else:
-                    attempts.append(limit.most * prod(layer.attempts for layer in inside))
+                    attempts.append(limit.most * prod(layer.attempts for layer in layers[at:]))
         least = min(attempts, default=None)
         names = {f"{self.agent}/{name}".lstrip("/") for name in ([tool] if tool else self.tools)}
         again = {x.name for x in self.plan.tools if x.on_loss == "repeat"}
@@ -250,24 +255,15 @@ class _Run:
             )
         return replace(bound, attempts=least, notes=tuple(notes))
 
-    def around(
-        self, limit: UsageLimit, layers: Sequence[Layer]
-    ) -> tuple[Sequence[Layer], Sequence[Layer]]:
-        """The layers outside of a limit, and inside, where all attempts count as a single call."""
-        owners = [layer.owner for layer in layers]
-        # A hook is both outside and inside of all layers.
-        at = owners.index(limit.owner) if limit.owner in owners else None
-        return layers[:at], layers[at:]
-
-    def uncounted(self, limit: UsageLimit, outside: Iterable[Layer]) -> list[str]:
-        """The layers outside of a limit that may go on after failures, uncounted."""
+    def uncounted(self, limit: UsageLimit, outside: Iterable[str]) -> list[str]:
+        """The middleware outside of a limit that may go on after failures, uncounted."""
         # A failed model call ends the loop, unless a layer answers in its place, as a retry
         # with a single attempt does, and a hook then sends the run back.
         jumps_back = any("model" in hook.can_jump_to for hook in self.plan.hooks)
         if limit.unit == "model calls" and not jumps_back:
             return []
         counting = {other.owner for other in self.limits if other.unit == limit.unit}
-        return [layer.owner for layer in outside if layer.owner not in counting]
+        return [owner for owner in outside if owner not in counting]
 
     def bound(self, unit: LimitUnit, tool: str = "") -> Bound:
         """The bound by the lowest limits of a unit."""
@@ -362,15 +358,6 @@ def _sum(numbers: Iterable[float | None]) -> float | None:
 def _agent_of(name: str) -> str:
     """The agent of a member or a tool: "clerk" for "clerk/refund"."""
     return name.rpartition("/")[0]
-
-
-def _runs_of(agent: str, plan: TopologyData, rows: Iterable[Bound]) -> Bound:
-    """The bound of the runs of an agent inside: an attempt of the tool starts a run a request."""
-    outer, _, tool = agent.rpartition("/")
-    requests = max((each.max_requests for each in plan.tools if each.name == agent), default=1)
-    same = [row for row in rows if (row.what, row.agent) == (f"calls of {tool}", outer)]
-    calls = same[0] if same else _Run(plan, outer, (), ()).bound("tool calls", tool)
-    return replace(calls, most=None if calls.attempts is None else calls.attempts * requests)
 
 
 def _in_runs(row: Bound, runs: Bound) -> Bound:

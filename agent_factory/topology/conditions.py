@@ -19,11 +19,12 @@ may have `*` and `?`.
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import chain, pairwise, product
+from itertools import pairwise, product
 from math import ceil, floor
 from typing import Any
 
@@ -52,12 +53,12 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[object, object],
 
 
 COMPARISONS: dict[str, Callable[[object, object], bool | None]] = {
-    "==": _compared(lambda value, other: bool(value == other)),
-    "!=": _compared(lambda value, other: bool(value != other)),
-    "<": _compared(lambda value, other: bool(value < other)),
-    "<=": _compared(lambda value, other: bool(value <= other)),
-    ">": _compared(lambda value, other: bool(value > other)),
-    ">=": _compared(lambda value, other: bool(value >= other)),
+    "==": _compared(operator.eq),
+    "!=": _compared(operator.ne),
+    "<": _compared(operator.lt),
+    "<=": _compared(operator.le),
+    ">": _compared(operator.gt),
+    ">=": _compared(operator.ge),
     "in": _is_in,
     "not in": lambda value, options: None if (r := _is_in(value, options)) is None else not r,
     "like": _compared(fnmatchcase),
@@ -83,6 +84,18 @@ class Comparison:
         """The value to compare with the argument."""
         return json.loads(self.json)
 
+    @property
+    def constants(self) -> list[Any]:
+        """The value, or the items of the list for `in` and `not in`."""
+        return self.value if self.sign in ("in", "not in") else [self.value]
+
+    @property
+    def is_decided(self) -> bool:
+        """False for an order of texts, and for a pattern with `[`."""
+        if not isinstance(self.value, str):
+            return True
+        return self.sign[0] not in "<>" and not (self.sign.endswith("like") and "[" in self.value)
+
     def __str__(self) -> str:
         return f"{self.name} {self.sign} {self.json}"
 
@@ -92,6 +105,7 @@ class Fact:
     """A part without a comparison."""
 
     text: str
+    is_decided = True
 
     def __str__(self) -> str:
         return self.text
@@ -114,8 +128,8 @@ class Condition:
 
     @property
     def undecided(self) -> str:
-        """The undecidable comparisons: an order of texts, a pattern with `[`."""
-        return ", ".join(str(leaf) for leaf in self.leaves if not _is_decided(leaf))
+        """The undecidable comparisons."""
+        return ", ".join(str(leaf) for leaf in self.leaves if not leaf.is_decided)
 
     @property
     def decidable(self) -> Condition:
@@ -125,7 +139,7 @@ class Condition:
             if isinstance(part, Condition):
                 parts.append(part.decidable)
             else:
-                parts.append(part if _is_decided(part) else Fact(str(part)))
+                parts.append(part if part.is_decided else Fact(str(part)))
         return replace(self, parts=tuple(parts))
 
     @property
@@ -151,13 +165,6 @@ class Condition:
         otherwise = True if self.or_unknown else None
         result = False if False in results else otherwise if None in results else True
         return result if result is None or not self.negated else not result
-
-
-def _is_decided(part: Comparison | Fact) -> bool:
-    """Return True unless a comparison is outside of the decidable fragment."""
-    if isinstance(part, Fact) or not isinstance(part.value, str):
-        return True
-    return part.sign[0] not in "<>" and not (part.sign.endswith("like") and "[" in part.value)
 
 
 _SIGNS = "|".join(sorted(map(re.escape, COMPARISONS), key=len, reverse=True))
@@ -226,10 +233,6 @@ _KINDS: dict[str, type[object]] = {
 def misfit(condition: Condition, schema: Mapping[str, Any]) -> str:
     """The reason why a comparison cannot be decided for any call of a tool; empty without a reason.
 
-    Args:
-        condition: The condition.
-        schema: The JSON schema of the arguments of the tool.
-
     >>> schema = {"properties": {"euros": {"type": "number"}}}
     >>> misfit(parse_condition("euros > 50"), schema)
     ''
@@ -246,8 +249,7 @@ def misfit(condition: Condition, schema: Mapping[str, Any]) -> str:
             names = ", ".join(arguments) or "none"
             return f"{leaf.name!r} is not one of its arguments, which are {names}"
         types = types_of(arguments[leaf.name], schema)
-        values = leaf.value if leaf.sign in ("in", "not in") else [leaf.value]
-        kinds = {_kind(value) for value in values}
+        kinds = set(map(_kind, leaf.constants))
         if types and kinds.isdisjoint(_KINDS[name] for name in types):
             name = next(name for name, kind in reversed(_KINDS.items()) if kind in kinds)
             expected = " or ".join(map(_with_article, sorted(types)))
@@ -374,14 +376,9 @@ def _representatives(comparisons: Sequence[Comparison], values: Any) -> list[Any
     """A value of each class that some comparisons of an argument tell apart."""
     if isinstance(values, Sequence):
         return list(values)
-    constants = list(
-        chain.from_iterable(
-            item.value if item.sign in ("in", "not in") else [item.value] for item in comparisons
-        )
-    )
-    kinds = {_kind(value): None for value in constants}
+    constants = [value for item in comparisons for value in item.constants]
     choices: list[Any] = []
-    for kind in kinds:
+    for kind in dict.fromkeys(map(_kind, constants)):
         alike = [value for value in constants if _kind(value) is kind]
         if kind is float:
             choices += _numbers(sorted(set(alike)), whole=values is int)
@@ -408,30 +405,27 @@ def _numbers(constants: Sequence[float], *, whole: bool) -> list[float]:
 
 def _texts(comparisons: Sequence[Comparison]) -> list[str]:
     """A text for each combination of comparisons that may hold."""
-    patterns: dict[tuple[str, bool], None] = {}  # and whether it is a pattern
-    for item in comparisons:
-        for value in item.value if item.sign in ("in", "not in") else [item.value]:
-            if not isinstance(value, str):
-                continue
-            patterns[value, item.sign.endswith("like")] = None
+    patterns = {  # each text, and True for a pattern
+        (value, item.sign.endswith("like")): None
+        for item in comparisons
+        for value in item.constants
+        if isinstance(value, str)
+    }
     # All patterns read a text together, letter by letter; a letter outside of all patterns
     # stands for all such letters.
     letters = sorted(
         {c for text, is_pattern in patterns for c in text if not is_pattern or c not in "*?"}
     )
     other = next(letter for letter in map(chr, range(ord("a"), 0x10FFFF)) if letter not in letters)
-    start = tuple(_closed({0}, *pattern) for pattern in patterns)
+    start = tuple(frozenset(_open(*pattern)) for pattern in patterns)
     texts, visited, waiting = dict[tuple[bool, ...], str](), {start}, [(start, "")]
     for states, text in waiting:
         # The empty text is the first of a class, and says little to people.
-        ends = zip(states, patterns, strict=True)
-        matches = tuple(len(pattern) in state for state, (pattern, _) in ends)
+        matches = tuple("" in rests for rests in states)
         texts[matches] = texts.get(matches) or text
         for letter in (other, *letters):
-            following = tuple(
-                _step(state, letter, *pattern)
-                for state, pattern in zip(states, patterns, strict=True)
-            )
+            pairs = zip(states, patterns, strict=True)
+            following = tuple(_step(rests, letter, is_pattern) for rests, (_, is_pattern) in pairs)
             if following not in visited:
                 visited.add(following)
                 waiting.append((following, text + letter))
@@ -442,23 +436,21 @@ def _texts(comparisons: Sequence[Comparison]) -> list[str]:
     return list(texts.values())
 
 
-def _closed(places: Iterable[int], pattern: str, is_pattern: bool) -> frozenset[int]:
-    """Places in a pattern, with all places behind a `*` there."""
-    closed = set(places)
-    for place in [*closed] if is_pattern else ():
-        while pattern[place : place + 1] == "*":
-            place += 1
-            closed.add(place)
-    return frozenset(closed)
+def _open(rest: str, is_pattern: bool) -> Iterator[str]:
+    """The rest of a pattern, and its rests behind each `*` at the beginning."""
+    yield rest
+    while is_pattern and rest.startswith("*"):
+        rest = rest[1:]
+        yield rest
 
 
-def _step(places: frozenset[int], letter: str, pattern: str, is_pattern: bool) -> frozenset[int]:
-    """Places in a pattern after another letter."""
-    after = set[int]()
-    for index in places:
-        sign = pattern[index : index + 1]
+def _step(rests: Iterable[str], letter: str, is_pattern: bool) -> frozenset[str]:
+    """The rests of a pattern after another letter."""
+    after = set[str]()
+    for rest in rests:
+        sign = rest[:1]
         if is_pattern and sign == "*":
-            after.add(index)
-        elif sign and (sign == letter or (is_pattern and sign == "?")):
-            after.add(index + 1)
-    return _closed(after, pattern, is_pattern)
+            after.update(_open(rest, is_pattern))
+        elif sign == letter or (is_pattern and sign == "?"):
+            after.update(_open(rest[1:], is_pattern))
+    return frozenset(after)

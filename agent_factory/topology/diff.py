@@ -7,7 +7,7 @@ the change of the node; only edges with another target for another reason count 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -20,7 +20,6 @@ from agent_factory.topology.model import (
     Edge,
     Hook,
     Layer,
-    Setting,
     Tool,
     TopologyData,
     printable,
@@ -245,8 +244,20 @@ def _declared(old: TopologyData, new: TopologyData) -> Iterator[Change]:
     all_of_them = all(any(not s.guards for s in plan.settings) for plan in (old, new))
 
     def texts_of(plan: TopologyData) -> dict[str, dict[str, str]]:
-        settings = [s for s in plan.settings if s.guards or all_of_them]
-        return _texts(plan, [s for s in settings if s.owner not in only_in_one])
+        lines = [("guard", f"of {x.tool} by {x.owner}", str(x)) for x in plan.guards]
+        lines += [("limit", f"of {x.what} by {x.owner}", str(x)) for x in plan.limits]
+        for access in plan.accesses:
+            name = f"{access.owner} {access.kind.replace('_', ' ')}"
+            lines.append(("access", name, ", ".join(access.aspects)))
+        for setting in plan.settings:
+            if (setting.guards or all_of_them) and setting.owner not in only_in_one:
+                lines.append(("setting", f"{setting.owner}.{setting.name}", setting.value))
+        lines += [("former name", move.old, move.new) for move in plan.moved]
+        texts: dict[str, dict[str, str]] = {part: {} for part in _DETAILS}
+        for part, name, text in lines:
+            # A middleware may have several guards of a tool, or several limits of a unit.
+            texts[part][name] = f"{texts[part][name]}; {text}" if name in texts[part] else text
+        return texts
 
     before, after = texts_of(old), texts_of(new)
     for part in before:
@@ -265,22 +276,6 @@ def _compared(part: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iter
             # A tool without notes is a plain tool; no other text is empty.
             texts = (was[name] or "plain", now[name] or "plain")
             yield Change(ChangeKind.CHANGED, part, name, changed.format(*texts))
-
-
-def _texts(plan: TopologyData, settings: Iterable[Setting]) -> dict[str, dict[str, str]]:
-    """The texts of all declarations of a plan, by part and by name."""
-    lines = [("guard", f"of {x.tool} by {x.owner}", str(x)) for x in plan.guards]
-    lines += [("limit", f"of {x.what} by {x.owner}", str(x)) for x in plan.limits]
-    for access in plan.accesses:
-        name = f"{access.owner} {access.kind.replace('_', ' ')}"
-        lines.append(("access", name, ", ".join(access.aspects)))
-    lines += [("setting", f"{x.owner}.{x.name}", x.value) for x in settings]
-    lines += [("former name", move.old, move.new) for move in plan.moved]
-    texts: dict[str, dict[str, str]] = {part: {} for part in _DETAILS}
-    for part, name, text in lines:
-        # A middleware may have several guards of a tool, or several limits of a unit.
-        texts[part][name] = f"{texts[part][name]}; {text}" if name in texts[part] else text
-    return texts
 
 
 def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:

@@ -58,7 +58,17 @@ def load_topology(text: str, source: str = "the file") -> Topology:
         raise TopologyFileError(
             source, f"does not have the fields of a plan: {'; '.join(problems)}.", _HINT
         ) from None
-    plan = _plan_of(record)
+    hooks = []
+    for hook in record.hooks:
+        default = Hook(hook.owner, hook.phase, frozenset(hook.can_jump_to))
+        # Nodes of `create_react_agent` have other names than `{owner}.{phase}`.
+        hooks.append(default if default.node == hook.node else replace(default, at=hook.node))
+    plan = Topology(
+        nodes=tuple(node.name for node in record.nodes),
+        **asdict(record.corners),
+        hooks=tuple(hooks),
+        **{name: getattr(record, name) for name in json_format.UNCHANGED},
+    )
     # Each node has an edge, and all targets and corners are nodes.
     nodes = {*plan.nodes, START, END}
     ends = {node for edge in plan.edges for node in (edge.source, *edge.targets)}
@@ -120,17 +130,3 @@ def _parsed(text: str, source: str) -> object:
             "Upgrade agent-factory, or write the file again with this version.",
         )
     return data
-
-
-def _plan_of(record: PlanRecord) -> Topology:
-    hooks = []
-    for hook in record.hooks:
-        default = Hook(hook.owner, hook.phase, frozenset(hook.can_jump_to))
-        # Nodes of `create_react_agent` have other names than `{owner}.{phase}`.
-        hooks.append(default if default.node == hook.node else replace(default, at=hook.node))
-    return Topology(
-        nodes=tuple(node.name for node in record.nodes),
-        **asdict(record.corners),
-        hooks=tuple(hooks),
-        **{name: getattr(record, name) for name in json_format.UNCHANGED},
-    )

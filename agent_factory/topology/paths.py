@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from itertools import chain, pairwise, product
@@ -100,12 +100,7 @@ def joined(first: Path, *others: Path) -> Path:
 
 
 class PlanGraph:
-    """The edges of a plan, and the nodes of middleware: read once for all sentences.
-
-    Args:
-        plan: The plan.
-        schemas: JSON schemas of the arguments of tools, as far as known, by name.
-    """
+    """The edges of a plan, and the nodes of middleware: read once for all sentences."""
 
     def __init__(
         self, plan: TopologyData, schemas: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
@@ -119,7 +114,7 @@ class PlanGraph:
         self.limits = [limit for limit in plan.limits if "/" not in limit.owner]
         # Nodes that a run enters only before the loop.
         self.once = {START, *plan.nodes[: plan.nodes.index(plan.loop_entry)]}
-        self.path_beyond = cache(self._path_beyond)
+        self.path_beyond, self.origins = cache(self._path_beyond), cache(self._origins)
 
     @cached_property
     def owners(self) -> dict[str, set[str]]:
@@ -297,8 +292,8 @@ class PlanGraph:
         return hook.phase in phases if hook else node in around
 
     @cached_property
-    def _following(self) -> dict[Position, list[Position]]:
-        """The positions that may follow each position."""
+    def _neighbours(self) -> tuple[Mapping[Position, list[Position]], ...]:
+        """The positions that may follow each position, and those that may come before."""
         model, tools = (len(self.plan.layers_around(call)) for call in (Call.MODEL, Call.TOOL))
         around_run = len(self.plan.layers_around(Call.AGENT))
         inside = {
@@ -315,66 +310,55 @@ class PlanGraph:
             following[last] += [inside.get(target, [Position(target)])[0] for target in targets]
         if around_run:  # a layer around the run may answer instead
             following[Position(START)].append(Position(END))
-        return following
-
-    @cached_property
-    def _previous(self) -> dict[Position, list[Position]]:
         previous = defaultdict[Position, list[Position]](list)
-        for position, following in self._following.items():
-            for next_position in following:
+        for position, next_positions in following.items():
+            for next_position in next_positions:
                 previous[next_position].append(position)
-        return previous
+        return following, previous
 
-    def origins(self, *, answers: bool = False) -> list[Origin]:
+    def _origins(self, *, answers: bool = False) -> list[Origin]:
         """The positions from which calls or answers come.
 
         Calls may come with the input, or be left by an earlier run. A layer around the model may
         answer in place of the model, as a cache does. A hook may write a call before a jump to the
         tools, and an answer before a jump to the end. Other members declare their writes.
         """
-        return self._all_origins[answers]
-
-    @cached_property
-    def _all_origins(self) -> dict[bool, list[Origin]]:
-        of_input = Origin(Position(START), name=START)
-        calls = [of_input, *self._origins("tools", "tool_calls")]
-        return {False: calls, True: [*self._origins("end", "answers")]}
-
-    def _origins(self, jump: str, aspect: str) -> Iterator[Origin]:
+        jump, aspect = ("end", "answers") if answers else ("tools", "tool_calls")
         # A call for the structured answer alone brings no tool calls.
-        for node in self.models if aspect == "answers" else [self.model]:
-            yield Origin(Position(node), name=node)
+        nodes = self.models if answers else [START, self.model]
+        origins = [Origin(Position(node), name=node) for node in nodes]
         for step, layer in enumerate(reversed(self.plan.layers_around(Call.MODEL)), 1):
-            yield Origin(Position(self.model, step), layer.owner, layer.name)
+            origins.append(Origin(Position(self.model, step), layer.owner, layer.name))
         for node, hook in self.hooks.items():
             if jump in hook.can_jump_to:
-                yield Origin(Position(node), hook.owner, node, jumps=True)
+                origins.append(Origin(Position(node), hook.owner, node, jumps=True))
         for access in self.plan.accesses:
             # A sanitizer changes text, too.
             changes = access.kind in (AccessKind.WRITES, AccessKind.SANITIZES)
             if changes and aspect in access.aspects:
                 for position in sorted(self.positions.get(access.owner, ())):
                     if position.node not in (START, self.model):
-                        yield Origin(position, access.owner, position.node)
+                        origins.append(Origin(position, access.owner, position.node))
+        return origins
 
     def ways_to(self, target: Position, without: Collection[Position]) -> Ways:
         """The positions on paths to a target, each with the next; no path enters `without`."""
-        return {**_walk(self._previous, target, without), target: None}
+        _, previous = self._neighbours
+        return {**_walk(previous, target, without), target: None}
 
-    def reached(self, without: Collection[Position] = ()) -> set[Position]:
+    def reached(self, without: Collection[Position]) -> set[Position]:
         """The positions that a run can reach in a turn around `without`.
 
         A position before the loop counts for all turns of a run.
         """
-        first = self._reached(Position(START), without)
-        if Position(START) in without:
+        start, (following, _) = Position(START), self._neighbours
+        if start in without:
             return set()
+        reached = {start, *_walk(following, start, without)}
         once = {position for position in without if position.node in self.once}
-        later = RUN in self._reached(Position(START), once)
-        return first | (self._reached(RUN, without) if later else set())
-
-    def _reached(self, start: Position, without: Collection[Position] = ()) -> set[Position]:
-        return {start, *_walk(self._following, start, without)}
+        if RUN in _walk(following, start, once):
+            reached |= {RUN, *_walk(following, RUN, without)}
+        return reached
 
     def jumps_from(self, node: str) -> dict[str, str]:
         """The jumps of the hook at a node, each with its target."""

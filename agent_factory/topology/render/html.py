@@ -58,18 +58,14 @@ the wheel or <kbd>+</kbd> <kbd>-</kbd> zoom, <kbd>0</kbd> fits, <kbd>/</kbd> sea
 
 
 def to_html(plan: TopologyData) -> str:
-    """The plan as a page."""
-    figure = figure_of(plan)
-    details = details_of(plan, figure)
-    return page(plan, figure, draw(figure, lay_out(figure), details, linked=True), details)
-
-
-def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str, Details]) -> str:
-    """The page around a picture.
+    """The plan as a page.
 
     The page needs nothing from the network, and its policy forbids requests: only the script with
     this hash may run, whatever a name in the plan contains.
     """
+    figure = figure_of(plan)
+    details = details_of(plan, figure)
+    picture = draw(figure, lay_out(figure), details, linked=True)
     script = asset("page.js")
     digest = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
