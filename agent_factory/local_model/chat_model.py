@@ -203,7 +203,14 @@ class LocalChatModel(BaseChatModel):
             return super().with_structured_output(schema, include_raw=include_raw)
         if method != "json_schema":
             raise ValueError(f"method must be 'json_schema' or 'function_calling', got {method!r}.")
-        json_schema = json_schema_of(schema)
+        try:
+            json_schema = convert_to_json_schema(schema)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"schema must be a class or a JSON schema, got {schema!r}: {error} Pass a "
+                "pydantic model, a dataclass, a TypedDict or a JSON schema with a title."
+            ) from error
+        requests.bounded(json_schema)  # refuses an unknown type of JSON Schema
         name = str(json_schema.get("title", "answer"))
         model = self.bind(
             response_format={
@@ -269,6 +276,7 @@ class LocalChatModel(BaseChatModel):
     ) -> ChatResult:
         return generate_from_stream(self._stream(messages, stop, run_manager, **kwargs))
 
+    # BaseChatModel reports each chunk to the run manager.
     def _stream(
         self,
         messages: list[BaseMessage],
@@ -276,26 +284,8 @@ class LocalChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        # BaseChatModel reports each chunk to the run manager.
-        decision, request, usage = self._decide(messages, stop, kwargs)
-        if decision is None:
-            yield from chunks(self._engine.stream(request), usage, self._about)
-        else:
-            yield last_chunk(decision)
-
-    @property
-    def _about(self) -> dict[str, object]:
-        return {"model_name": self._name, "model_provider": "local"}
-
-    def _decide(
-        self,
-        messages: Sequence[BaseMessage],
-        stop: str | Sequence[str] | None,
-        options: Mapping[str, Any],
-    ) -> tuple[AIMessage | None, dict[str, object], UsageMetadata]:
-        """A tool call or a question; without one, the request for an answer. And the usage."""
         turn = read_turn(messages)
-        schema = response_schema(options.get("response_format"))
+        schema = response_schema(kwargs.get("response_format"))
         grounded_request = requests.grounded_answer(turn, schema) if self.grounded else None
         request = grounded_request or requests.free_answer(messages, turn, schema)
         stops = [stop] if isinstance(stop, str) else list(stop or ())
@@ -304,64 +294,48 @@ class LocalChatModel(BaseChatModel):
             "seed": self.seed,
             "max_tokens": self.max_tokens if schema is None else LONGEST_JSON,
             "stop": [*stops, *request.get("stop", ())],
-            **sampling(options),
+            **sampling(kwargs),
         }
         caller = ToolCaller(self._engine, self.examples, self.reply_examples, self.seed)
-        functions, must_call = offered_tools(options.get("tools"), options.get("tool_choice"))
+        functions, must_call = offered_tools(kwargs.get("tools"), kwargs.get("tool_choice"))
+        about = {"model_name": self._name, "model_provider": "local"}
         decision = None
         # After results, only a forced choice leads to another call.
         if functions and (must_call or not turn.results):
             decision = caller.decide(turn, functions, must_call)
         # With a response_format, an answer without a call must be JSON, not a question in prose.
         if decision is None or (schema is not None and not decision.tool_calls):
-            return None, {**request, **settings}, caller.usage
-        decision.usage_metadata = caller.usage
-        decision.response_metadata = {**self._about, **decision.response_metadata}
-        return decision, {}, caller.usage
-
-
-def json_schema_of(schema: Any) -> dict[str, object]:
-    """The JSON schema of a class, or a JSON schema unchanged."""
-    try:
-        json_schema = convert_to_json_schema(schema)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"schema must be a class or a JSON schema, got {schema!r}: {error} Pass a "
-            "pydantic model, a dataclass, a TypedDict or a JSON schema with a title."
-        ) from error
-    requests.bounded(json_schema)  # refuses an unknown type of JSON Schema
-    return json_schema
+            pieces = self._engine.stream({**request, **settings})
+            yield from chunks(pieces, caller.usage, about)
+        else:
+            decision.usage_metadata = caller.usage
+            decision.response_metadata = {**about, **decision.response_metadata}
+            yield last_chunk(decision)
 
 
 def response_schema(response_format: object) -> Mapping[str, object] | None:
     """The JSON schema in a `response_format` setting; None for plain text."""
     if response_format is None or response_format == {"type": "text"}:
         return None
-    format_options = (
-        response_format.get("json_schema") if isinstance(response_format, Mapping) else None
+    match response_format:
+        case {"json_schema": {"schema": Mapping() as schema}}:
+            return schema
+    raise ValueError(
+        f"response_format={response_format!r} is not supported. Pass {{'type': 'json_schema', "
+        "'json_schema': {'name': ..., 'schema': {...}}}, or use with_structured_output(schema)."
     )
-    schema = format_options.get("schema") if isinstance(format_options, Mapping) else None
-    if not isinstance(schema, Mapping):
-        raise ValueError(
-            f"response_format={response_format!r} is not supported. Pass {{'type': "
-            "'json_schema', 'json_schema': {'name': ..., 'schema': {...}}}, or use "
-            "with_structured_output(schema)."
-        )
-    return schema
 
 
 def sampling(options: Mapping[str, object]) -> dict[str, object]:
     """The settings for the engine; refuse an unknown setting."""
     settings = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
     # LangChain passes options for traces along, whose names begin with ls_.
-    unknown_settings = [
-        name for name in options if name not in settings and not name.startswith("ls_")
-    ]
-    if unknown_settings:
-        raise ValueError(
-            f"LocalChatModel does not know the setting {unknown_settings[0]!r}. It takes "
-            f"{', '.join(sorted(SAMPLING | READ_ELSEWHERE))} and stop."
-        )
+    for name in options:
+        if name not in settings and not name.startswith("ls_"):
+            raise ValueError(
+                f"LocalChatModel does not know the setting {name!r}. It takes "
+                f"{', '.join(sorted(SAMPLING | READ_ELSEWHERE))} and stop."
+            )
     return {name: options[name] for name in SAMPLING & options.keys() if options[name] is not None}
 
 

@@ -61,13 +61,12 @@ def read_turn(messages: Sequence[BaseMessage]) -> Turn:
 def text_of(message: BaseMessage) -> str:
     """The text of a message; refuse an image, a file or another unreadable block."""
     blocks = message.content if isinstance(message.content, list) else []
-    kinds = [str(block.get("type")) for block in blocks if isinstance(block, dict)]
-    unreadable = [kind for kind in kinds if kind not in SILENT_BLOCKS | TEXT_BLOCKS]
-    if unreadable:
-        raise ValueError(
-            f"LocalChatModel reads text only, and a {message.type} message holds a block of type "
-            f"{unreadable[0]!r}. Leave it out or use another model."
-        )
+    for kind in [str(block.get("type")) for block in blocks if isinstance(block, dict)]:
+        if kind not in SILENT_BLOCKS | TEXT_BLOCKS:
+            raise ValueError(
+                f"LocalChatModel reads text only, and a {message.type} message holds a block of "
+                f"type {kind!r}. Leave it out or use another model."
+            )
     # Joins surrogate pairs; a single surrogate cannot be encoded and becomes U+FFFD.
     return str(message.text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -75,13 +75,9 @@ def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, ob
 
 def argument_filling(function: Function, text: str) -> dict[str, object]:
     """Fill in the required parameters of a function from a text."""
-    fields = [
-        f"  {name}: {schema.get('description') or name.replace('_', ' ')}"
-        for name, schema in required(function).items()
-    ]
     lines = [
         f"Action: {function['name']}: {headline(function)}",
-        *fields,
+        *(f"  {field}" for field in _fields(required(function))),
         f'Message: "{text}"',
         "Arguments: ",
     ]
@@ -118,13 +114,15 @@ def free_answer(
             f"Using only the tool results, answer in one short sentence: {turn.text}"
         )
     if schema is not None:
-        fields = [
-            f"- {name}: {field.get('description') or name.replace('_', ' ')}"
-            for name, field in (schema.get("properties") or {}).items()
-        ]
+        fields = (f"- {field}" for field in _fields(schema.get("properties") or {}))
         instructions.append("\n".join(["Answer with a JSON object only.", *fields]))
         rules["grammar"] = f"{HEADER}start: {_json(schema)}"
     return {"messages": wire(messages, "\n\n".join(instructions)), **rules}
+
+
+def _fields(schemas: Mapping[str, Schema]) -> list[str]:
+    """Names of fields, each with its description."""
+    return [f"{n}: {s.get('description') or n.replace('_', ' ')}" for n, s in schemas.items()]
 
 
 def literal(text: str) -> str:
@@ -198,13 +196,9 @@ def _json(schema: Schema) -> str:
 def bounded(schema: Schema) -> dict[str, Any]:
     """The schema without unknown keywords, and with an end to every value."""
     kinds = schema.get("type", ())
-    unknown_types = [
-        kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES
-    ]
-    if unknown_types:
-        raise ValueError(
-            f"JSON Schema has no type {unknown_types[0]!r}; it has {', '.join(TYPES)}."
-        )
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if kind not in TYPES:
+            raise ValueError(f"JSON Schema has no type {kind!r}; it has {', '.join(TYPES)}.")
     keywords = {key: value for key, value in schema.items() if key in KEYWORDS}
     if "(?" in str(keywords.get("pattern", "")).replace("(?:", ""):
         del keywords["pattern"]  # the engine knows no look-around
