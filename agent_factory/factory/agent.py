@@ -537,13 +537,7 @@ def rewired(
     services: Mapping[str, object] | None = None,
     **changes: Any,
 ) -> Graph:
-    """Return a copy of an agent with other fields of its spec, and with other services.
-
-    Args:
-        agent: An agent from `create_agent`.
-        services: A `checkpointer`, `store` or `cache` in place of the agent's.
-        **changes: Fields of its AgentSpec.
-    """
+    """Return a copy of an agent with other fields of its spec, and with other services."""
     graph = cast("AgentGraph", agent.builder)
     # A new graph: nodes hold the recorder, the model and the channels of their agent, and a
     # compiled graph cannot get others.

@@ -58,13 +58,8 @@ def by_name(function: FunctionT) -> FunctionT:
     return function
 
 
-def misplaced_arguments(values: Sequence[object], prompt: str = "system_prompt") -> list[SpecError]:
-    """Return an error for each argument after model and tools, with the likely name.
-
-    Args:
-        values: The arguments that were given by position.
-        prompt: The name of the argument for the system prompt.
-    """
+def misplaced_arguments(values: Sequence[object]) -> list[SpecError]:
+    """Return an error for each argument after model and tools, with the likely name."""
     mistakes: list[SpecError] = []
     for position, value in enumerate(values, 3):
         name = "an argument by its name, such as checkpointer"

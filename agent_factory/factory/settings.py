@@ -29,12 +29,7 @@ _LONGEST, _DEEPEST = 80, 8
 
 
 def plan_of(spec: AgentSpec, *, settings: bool = False) -> Topology:
-    """The plan of an agent with its name, its pauses, and the settings of its guards.
-
-    Args:
-        spec: The spec of the agent.
-        settings: Add all other settings of its middleware, too.
-    """
+    """The plan of an agent with its name, its pauses, and the settings of its guards, or all."""
     shown = [
         *pauses_of(spec.nodes),
         *(s for s in settings_of(spec.middleware) if settings or s.guards),
@@ -62,11 +57,7 @@ def settings_of(members: Iterable[Middleware]) -> tuple[Setting, ...]:
 
 
 def pauses_of(nodes: Mapping[str, Any]) -> tuple[Setting, ...]:
-    """The pauses of an agent as settings, so that a snapshot shows a missing pause.
-
-    Args:
-        nodes: The arguments with names of nodes.
-    """
+    """The pauses of an agent as settings, so that a snapshot shows a missing pause."""
     return tuple(
         Setting("agent", name, repr(names if names == "*" else sorted(names)), guards=True)
         for name in ("interrupt_before", "interrupt_after")

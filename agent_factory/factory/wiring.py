@@ -108,8 +108,9 @@ def wire(
     if not is_known(graph.channels["messages"]):
         plan = None  # the state after a node is only known after its step
     successors = partial(successors_of, plan, spec.topology) if plan else dict
-    nodes, tools = _make_nodes(spec, graph, recorder, context_schema, successors)
-    graph.routes = _add_edges(spec, graph, recorder, tools)
+    nodes = _make_nodes(graph, recorder, successors)
+    tools: Any = nodes.get(TOOLS)
+    graph.routes = _add_edges(graph, recorder, tools)
     # LangGraph keeps a policy from here on. These policies ask for the middleware's at each run.
     trace_policies = {
         bound.definition.node: TracePolicy(
@@ -144,9 +145,8 @@ def wire(
                 graph.channels[key] = KeyedByName(channel, new_names)
     if spec.response_format and type(graph.channels["structured_response"]) is LastValue:
         # With LANGGRAPH_STRICT_MSGPACK, langgraph 1.2 reads classes only of the types of channels.
-        graph.channels["structured_response"] = LastValue(
-            spec.response_format.schema, "structured_response"
-        )
+        schema = spec.response_format.schema
+        graph.channels["structured_response"] = LastValue(schema, "structured_response")
     if plan is not None:
         graph.channels[LAST_NODE] = LastValue(str)  # no node reads the channel
         graph.fusion_plan = plan
@@ -155,14 +155,10 @@ def wire(
 
 
 def _make_nodes(
-    spec: AgentSpec,
-    graph: AgentGraph,
-    recorder: Recorder,
-    context_schema: type[Any] | None,
-    successors: Callable[[], Mapping[str, Successors]],
-) -> tuple[dict[str, Runnable[Any, Any]], ToolsNode | None]:
-    """Return the nodes by their names, and the tools node among them."""
-    plan = spec.topology
+    graph: AgentGraph, recorder: Recorder, successors: Callable[[], Mapping[str, Successors]]
+) -> dict[str, Runnable[Any, Any]]:
+    """Return the nodes by their names."""
+    spec, plan, context_schema = graph.spec, graph.spec.topology, graph.context_schema
     keys = frozenset(spec.schemas.state.__annotations__.keys() - graph.managed.keys())
     options: Any = {
         "recorder": recorder,
@@ -185,57 +181,57 @@ def _make_nodes(
     }
     nodes[plan.style.model] = ModelNode(spec, graph.channels, successors=successors, **options)
     if TOOLS not in plan.nodes:
-        return nodes, None
-    state_keys = _tool_state_keys(spec, graph, keys)
+        return nodes
+    state_keys = _tool_state_keys(graph, keys)
     arguments = spec, keys, recorder, state_keys, context_schema, graph.guards
     if (order := spec.rules.order) is None:
-        tools = ToolsNode(*arguments)
+        nodes[TOOLS] = ToolsNode(*arguments)
     else:
         view = View(graph.channels, spec.schemas.state.__annotations__)
-        tools = OrderedToolsNode(*arguments, order=order, view=view)
-    nodes[TOOLS] = tools
-    return nodes, tools
+        nodes[TOOLS] = OrderedToolsNode(*arguments, order=order, view=view)
+    return nodes
 
 
 def _add_edges(
-    spec: AgentSpec, graph: AgentGraph, recorder: Recorder, tools: ToolsNode | None
+    graph: AgentGraph, recorder: Recorder, tools: ToolsNode | None
 ) -> dict[str, str | Choice]:
     """Add the edges, and return the next node of each within a step, or its choice."""
     routes: dict[str, str | Choice] = {}
+    plan, rules = graph.spec.topology, graph.spec.rules
     # Threads that were stored under a former name begin at a node of that name. No edge leads
     # there; the ids of tasks and interrupts depend on the name.
-    former = spec.topology.former_nodes
-    for edge in spec.topology.edges:
+    former = plan.former_nodes
+    for edge in plan.edges:
         sources = [edge.source, *(old for old, now in former.items() if now == edge.source)]
         if edge.route is None:
             for source in sources:
                 (routes[source],) = edge.targets
                 graph.add_edge(source, *edge.targets)
             continue
-        choose = ROUTES[edge.route](edge, spec.topology, spec.rules)
-        why = reason_for(edge, spec.topology, spec.rules)
+        choose, why = ROUTES[edge.route](edge, plan, rules), reason_for(edge, plan, rules)
         routes |= dict.fromkeys(sources, recorder.route(edge.source, choose, why))
         # A step has the state at hand. An edge sends the state with calls, which would read it
         # again.
         if tools is not None and TOOLS in edge.targets and tools.state_keys is not None:
             choose = sending_state(choose, tools.state_keys)
         choose = recorder.route(edge.source, choose, why)
-        if edge.source == TOOLS and spec.rules.order is not None:
+        if edge.source == TOOLS and rules.order is not None:
             choose = unless_held(choose)
         for source in sources:
             graph.add_conditional_edges(source, Path(choose, str(edge.route)), list(edge.targets))
     return routes
 
 
-def _tool_state_keys(
-    spec: AgentSpec, graph: AgentGraph, keys: Collection[str]
-) -> Collection[str] | None:
+def _tool_state_keys(graph: AgentGraph, keys: Collection[str]) -> Collection[str] | None:
     """Return the keys of the state for tools; None if tools have to read the state themselves."""
     channels = {key: channel for key, channel in graph.channels.items() if key in keys}
     own = {RETRIES, ANSWER}
     persistent = {key for key, channel in channels.items() if is_persistent(channel)} - own
     ephemeral = {key for key, channel in channels.items() if is_ephemeral(channel)}
     # With another kind of channel, or a state that is not a dict, the reads of tools are unknown.
-    if spec.schemas.written is not None or not persistent | ephemeral | own >= channels.keys():
+    if (
+        graph.spec.schemas.written is not None
+        or not persistent | ephemeral | own >= channels.keys()
+    ):
         return None
     return persistent

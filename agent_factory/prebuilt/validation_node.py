@@ -133,17 +133,13 @@ class ValidationNode(Runnable[Any, Any]):
             messages = input.get("messages") or []
         else:
             messages = getattr(input, "messages", None) or []
-        if not messages:
-            raise NothingToValidate(
-                "validation", "No message found in input.", "Call the model first."
-            )
-        message = messages[-1]
+        message = messages[-1] if messages else None
         if not isinstance(message, AIMessage):
-            raise NothingToValidate(
-                "validation",
-                f"Last message is not an AIMessage: {describe(message)}.",
-                "Put the node right after the model.",
-            )
+            reason, hint = "No message found in input.", "Call the model first."
+            if messages:
+                reason = f"Last message is not an AIMessage: {describe(message)}."
+                hint = "Put the node right after the model."
+            raise NothingToValidate("validation", reason, hint)
         # The threads get the context of the run, and `max_concurrency` of the config limits them.
         with get_executor_for_config(config) as executor:
             results = list(executor.map(self._check, message.tool_calls))

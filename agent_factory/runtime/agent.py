@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from functools import partialmethod
 from operator import attrgetter
@@ -175,7 +175,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         self, prefix: str, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> Flow[Any]:
         """Yield the results of LangGraph's methods and of the saver's."""
-        steps = [list(updates) for updates in self._admitted_steps(supersteps)]
+        guards = self.builder.guards
+        steps = [*map(list, supersteps)] if guards is None else guards.steps(supersteps)
         update: Callable[..., Any] = getattr(super(), f"{prefix}bulk_update_state")
         saver, place = self.stored(config)
         where: dict[str, Any] = {**place["configurable"]}
@@ -224,12 +225,6 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             input, _ = ENTRY.admit(input)
         guards = self.builder.guards
         return (input, config) if guards is None else guards.input(input, config)
-
-    def _admitted_steps(
-        self, supersteps: Sequence[Sequence[StateUpdate]]
-    ) -> Sequence[Sequence[StateUpdate]]:
-        guards = self.builder.guards
-        return supersteps if guards is None else guards.steps(supersteps)
 
     def _by_last_node(
         self, checkpoint_tuple: CheckpointTuple | None, steps: list[list[StateUpdate]]
@@ -341,10 +336,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         config, event_stream = self._watch(input, config, options, asynchronous=asynchronous)
         stream: Any = super().astream if asynchronous else super().stream
         stored: Any = self._astream_stored if asynchronous else self._stream_stored
-        if not self.has_thread(config):
-            explained: Any = _aexplained if asynchronous else _explained
-            parts = explained(stream(input, config, **options))
-        elif check := self._to_check(input, config):
+        if self.has_thread(config) and (check := self._to_check(input, config)):
             parts = stored(input, *check, options)
         elif self.checkpointer or SAVER in (config or {}).get("configurable", ()):
             parts = stored(input, None, None, config, options)
@@ -374,7 +366,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         try:
             yield from super().stream(input, config, **options)
         except Exception as error:
-            unmark(error)
+            self._explain(error, config)
             raise
 
     async def _astream_stored(
@@ -399,8 +391,19 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
                 async for event in events:
                     yield event
         except Exception as error:
-            unmark(error)
+            self._explain(error, config)
             raise
+
+    def _explain(self, error: Exception, config: RunnableConfig | None) -> None:
+        """Give the error of a run its usual form, and a note if the run names no thread."""
+        unmark(error)
+        # LangGraph raises a ValueError if the config has no keys at all, and savers a KeyError.
+        is_about_thread = isinstance(error, KeyError | ValueError) and "thread_id" in str(error)
+        if is_about_thread and not self.has_thread(config):
+            error.add_note(
+                "The agent has a checkpointer, so each run needs the name of its thread. Write "
+                'agent.invoke(..., {"configurable": {"thread_id": "1"}}).'
+            )
 
     def _keep_turns(self) -> None:
         """Keep the writes of calls of an unfinished turn, in runs with a new message."""
@@ -726,30 +729,3 @@ def _in_version(result: Any, options: Mapping[str, Any]) -> Any:
         return result.value
     value = result.value if isinstance(result.value, dict) else {}
     return {**value, "__interrupt__": list(result.interrupts)}
-
-
-def _explained(events: Iterator[Any]) -> Iterator[Any]:
-    with _thread_note():
-        yield from events
-
-
-async def _aexplained(events: Any) -> AsyncIterator[Any]:
-    with _thread_note():
-        async with aclosing(events):
-            async for event in events:
-                yield event
-
-
-@contextmanager
-def _thread_note() -> Iterator[None]:
-    """Add a note to the error for a missing `thread_id`, of LangGraph or of a saver."""
-    try:
-        yield
-    # LangGraph raises a ValueError if the config has no keys at all, and savers a KeyError.
-    except (KeyError, ValueError) as error:
-        if "thread_id" in str(error):
-            error.add_note(
-                "The agent has a checkpointer, so each run needs the name of its thread. Write "
-                'agent.invoke(..., {"configurable": {"thread_id": "1"}}).'
-            )
-        raise

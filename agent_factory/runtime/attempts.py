@@ -37,11 +37,7 @@ class _Answer:
 
 
 class Attempts:
-    """The answers of one model call with its layers, while somebody reads the tokens.
-
-    Args:
-        write: Writes to the stream "custom".
-    """
+    """The answers of one model call with its layers, while somebody reads the tokens."""
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write

@@ -527,10 +527,8 @@ def first_without_mode(
     layers: Collection[Bound[Layer]], *, asynchronous: bool
 ) -> Bound[Layer] | None:
     """Return the first layer without an async, or a sync, form; None if there is none."""
-    for bound in layers:
-        if (bound.afunc if asynchronous else bound.func) is None:
-            return bound
-    return None
+    forms = ((bound, bound.afunc if asynchronous else bound.func) for bound in layers)
+    return next((bound for bound, form in forms if form is None), None)
 
 
 def raise_unsupported(bound: Bound[Layer], *_: object, asynchronous: bool) -> object:

@@ -25,12 +25,7 @@ from agent_factory.state.updates import pairs_of
 def command_to_parent(
     commands: Sequence[Command[Any]], messages: Sequence[AnyMessage]
 ) -> Command[Any]:
-    """Return one command for the handoffs of a turn, with the results of all other calls.
-
-    Args:
-        commands: Commands to the parent graph, of the tools of the last turn.
-        messages: The messages of the agent.
-    """
+    """Return one command for the handoffs of a turn, with the results of all other calls."""
     message, tail = last_turn(messages)
     ids = [] if message is None else call_ids(message)
     if len(ids) > 1:

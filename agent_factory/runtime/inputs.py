@@ -63,12 +63,6 @@ def check_keys(
 ) -> None:
     """Look for keys of an input that no schema of the agent has.
 
-    Args:
-        input: The input of a run.
-        keys: The keys of the agent's state.
-        expected: Keys that an input may have.
-        stored: The thread of the run, if there is one.
-
     Raises:
         UnknownInput: The key is nearly the same as an expected key, the input has no other key, or
             the thread waits for an answer, and the input may be meant as the answer.
@@ -107,11 +101,6 @@ def check_answer(
     input: object, checkpoint: CheckpointTuple | None, place: Mapping[str, object]
 ) -> None:
     """Check that a thread waits for the answer in the input of a run.
-
-    Args:
-        input: The input of a run.
-        stored: The thread of the run, if there is one.
-        place: Its `thread_id`, and the `checkpoint_id` if the run goes back to a checkpoint.
 
     Raises:
         NoThread: The thread does not exist.

@@ -20,6 +20,8 @@ from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import Bound
 from agent_factory.runtime.composition import ModelCall, ModelOutcome
 from agent_factory.state.updates import pairs_of
+from agent_factory.tools.injection import CONTAINERS
+from agent_factory.tools.tool_node import own_containers
 from agent_factory.topology.model import Hook
 from agent_factory.types import ModelRequest
 
@@ -27,16 +29,11 @@ _MISSING = object()
 
 
 def watched_hook(bound: Bound[Hook], *, merges_by_id: bool) -> Bound[Hook]:
-    """Return a hook that warns of its writes without effect.
-
-    Args:
-        bound: The hook.
-        merges_by_id: Whether the state merges messages by id.
-    """
+    """Return a hook that warns of its writes without effect."""
     name = bound.definition.node
 
     def call(func: Callable[..., Any], state: dict[str, Any], runtime: object) -> object:
-        before, messages = _copy(state), state.get("messages")
+        before, messages = own_containers(state), state.get("messages")
         # A copy, to see whether the hook changes the message in place.
         last: BaseMessage | None = None
         if merges_by_id and isinstance(messages, list) and messages:
@@ -75,7 +72,7 @@ def watched_call(call: ModelCall) -> ModelCall:
     """Return a model call through layers that warns of lost writes of the layers."""
 
     def watched(request: ModelRequest[Any]) -> object:
-        before, state = _copy(request.state), request.state
+        before, state = own_containers(request.state), request.state
 
         def check(outcome: ModelOutcome) -> ModelOutcome:
             update = [pair for c in outcome.commands for pair in pairs_of(c, "a layer")]
@@ -89,12 +86,6 @@ def watched_call(call: ModelCall) -> ModelCall:
     return watched
 
 
-def _copy(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a state and of its containers; items are shared with the thread."""
-    containers = (dict, list, set)
-    return {key: v.copy() if type(v) in containers else v for key, v in state.items()}
-
-
 def _warn_of_changes(
     owner: str, before: Mapping[str, Any], state: Mapping[str, Any], update: Collection[str]
 ) -> None:
@@ -102,7 +93,7 @@ def _warn_of_changes(
     for key in dict.fromkeys([*before, *state]):
         old, new = before.get(key, _MISSING), state.get(key, _MISSING)
         # By identity, because a comparison may be expensive.
-        if type(old) is not type(new) or type(old) not in (dict, list, set):
+        if type(old) is not type(new) or type(old) not in CONTAINERS:
             differs = old is not new
         elif isinstance(old, dict):
             differs = [*map(id, old.values()), *old] != [*map(id, new.values()), *new]

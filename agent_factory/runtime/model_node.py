@@ -57,6 +57,7 @@ from agent_factory.state.history import (
     ValidatedPrefix,
     answers_of,
     call_ids,
+    error_result,
     is_explanation,
     last_turn,
     no_repair,
@@ -404,14 +405,9 @@ def _tools_of(request: ModelRequest[Any], model: object) -> list[Any]:
 
 def refusal_of(call: ToolCall, tool_list: str) -> ToolMessage:
     """Return the answer to a call of a tool that the request did not offer."""
-    return ToolMessage(
-        f"Error: the tool {call['name']} was not offered in this request, so this call did not run."
-        f" Offered: {tool_list}.",
-        tool_call_id=str(call["id"]),
-        name=call["name"],
-        status="error",
-        additional_kwargs=REFUSAL_KWARGS,
-    )
+    text = f"Error: the tool {call['name']} was not offered in this request, so this call did not "
+    text += f"run. Offered: {tool_list}."
+    return error_result(call, text, additional_kwargs=REFUSAL_KWARGS)
 
 
 class _BoundModels:
@@ -629,17 +625,11 @@ class ResponseReader:
                 retries=retries,
             )
         names = ", ".join(sorted(_output_tools(strategy)))
-        errors = [
-            ToolMessage(
-                f"Error: {call['name']} is not a valid tool, try one of [{names}].",
-                tool_call_id=str(call["id"]),
-                name=call["name"],
-                status="error",
-                additional_kwargs={} if strategy is None else EXPLANATION_KWARGS,
-            )
-            for call in pending
-        ]
-        return [*replies, *errors], value
+        kwargs = {} if strategy is None else EXPLANATION_KWARGS
+        for call in pending:
+            text = f"Error: {call['name']} is not a valid tool, try one of [{names}]."
+            replies = [*replies, error_result(call, text, additional_kwargs=kwargs)]
+        return replies, value
 
 
 WAITS = "This answer is taken if all other calls of the message succeed."

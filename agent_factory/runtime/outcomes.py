@@ -26,13 +26,7 @@ Outcome = Exception | Interrupt[Any] | Result
 def outcome_of(
     error: Exception, config: RunnableConfig | None, single_step: bool
 ) -> Outcome | None:
-    """Return the outcome for another step, or None if the node has to run again.
-
-    Args:
-        error: The error of the node.
-        config: The config of the node.
-        single_step: The whole run is one step: nothing is stored, and nobody can resume the run.
-    """
+    """Return the outcome for another step, or None if the node has to run again."""
     if not isinstance(error, GraphInterrupt):
         # The frames of this step would stand between the frames of the step that raises again.
         while (trace := error.__traceback__) and trace.tb_frame.f_globals["__name__"] in _FRAMES:

@@ -17,7 +17,7 @@ from agent_factory.decisions.recorder import Recorder
 from agent_factory.runtime.routing import pending_calls
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.step import Successors
-from agent_factory.state.history import last_turn
+from agent_factory.state.history import error_result, last_turn
 from agent_factory.topology.model import END, TOOLS
 from agent_factory.types import ModelResponse
 
@@ -26,13 +26,7 @@ LIMIT_KWARGS = {"lc_source": "recursion_limit"}
 
 
 class RecursionLimit:
-    """Counts the steps after calls of the model, and ends a run without enough steps.
-
-    Args:
-        spec: The agent.
-        recorder: Records the end of a run, and its calls.
-        successors: Returns the nodes that may follow each node in a step of a fused run.
-    """
+    """Counts the steps after calls of the model, and ends a run without enough steps."""
 
     def __init__(
         self,
@@ -48,14 +42,7 @@ class RecursionLimit:
     def applied(
         self, response: ModelResponse[Any], left: int, limit: int, *, fused: bool
     ) -> ModelResponse[Any]:
-        """Return a response; without enough steps, calls get answers and a message ends the run.
-
-        Args:
-            response: The response.
-            left: How many steps are left, with the model's.
-            limit: The recursion limit.
-            fused: Whether several nodes share a step.
-        """
+        """Return a response; without enough steps, calls get answers and a message ends the run."""
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
         rules, plan = self._spec.rules, self._spec.topology
         calls = pending_calls(message, tail, rules.output) if message else []
@@ -88,10 +75,5 @@ class RecursionLimit:
 
 def unrun(call: Mapping[str, Any]) -> ToolMessage:
     """Return the answer to a call without steps left in the run."""
-    return ToolMessage(
-        "Error: the run ended at its recursion limit, so this call did not run.",
-        tool_call_id=str(call["id"]),
-        name=call["name"],
-        status="error",
-        additional_kwargs=LIMIT_KWARGS,
-    )
+    text = "Error: the run ended at its recursion limit, so this call did not run."
+    return error_result(call, text, additional_kwargs=LIMIT_KWARGS)

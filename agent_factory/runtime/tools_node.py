@@ -59,7 +59,7 @@ from agent_factory.runtime.routing import (
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.step import Run, Stage, Step, run_of
 from agent_factory.state.channels import random_id
-from agent_factory.state.history import last_turn, with_reviewers
+from agent_factory.state.history import error_result, last_turn, with_reviewers
 from agent_factory.state.schema import ANSWER, TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
@@ -494,13 +494,8 @@ def _with_ids(messages: object) -> Any:
 
 
 def _invalid_arguments(call: dict[str, Any]) -> ToolMessage:
-    return ToolMessage(
-        f"Error: the arguments of {call['name']} could not be read as JSON: {call['args']}\n"
-        f" {call['error'] or ''}\n Please fix your mistakes.",
-        tool_call_id=call["id"],
-        name=call["name"],
-        status="error",
-    )
+    text = f"Error: the arguments of {call['name']} could not be read as JSON: {call['args']}\n"
+    return error_result(call, f"{text} {call['error'] or ''}\n Please fix your mistakes.")
 
 
 # Control signals

@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
 from agent_factory.state.channels import is_ephemeral, is_single, random_id
-from agent_factory.state.history import MAY_HAVE_RUN, last_turn, unanswered_calls
+from agent_factory.state.history import MAY_HAVE_RUN, error_result, last_turn, unanswered_calls
 from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.topology.model import Phase
 from agent_factory.topology.topology import Topology
@@ -47,16 +47,7 @@ def is_before_tools(topology: Topology, nodes: Collection[str]) -> bool:
 
 def results_of(calls: Iterable[Mapping[str, Any]], text: str) -> list[ToolMessage]:
     """Return an error for each call as its result."""
-    return [
-        ToolMessage(
-            text.format(name=call["name"]),
-            tool_call_id=call["id"],
-            name=call["name"],
-            status="error",
-            id=random_id(),
-        )
-        for call in calls
-    ]
+    return [error_result(call, text.format(name=call["name"]), id=random_id()) for call in calls]
 
 
 def _unfinished_turn(config: RunnableConfig) -> tuple[Any, RunnableConfig, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -74,7 +74,9 @@ class Views:
         """Return a request whose tool is observed through the guards."""
         runtime, writer = request.runtime, request.runtime.stream_writer
         config = with_writer(runtime.config, lambda put: lambda data: put(self.value(data)))
-        config = with_stream(config, lambda put: lambda part: put(self.part(*part)))
+        config = with_stream(
+            config, lambda put: lambda part: put((*part[:2], self.data(*part[1:])))
+        )
         # One for each handler: LangChain compares handlers of the context with handlers of the
         # config.
         stand_ins: dict[int, Any] = {}
@@ -94,10 +96,10 @@ class Views:
             if isinstance(handler := variable.get(), BaseCallbackHandler):
                 variable.set(stand_in(handler))
 
-        def write(data: Any) -> None:
-            writer(self.value(data))
-
-        return replace(request, runtime=replace(runtime, config=config, stream_writer=write))
+        runtime = replace(
+            runtime, config=config, stream_writer=lambda data: writer(self.value(data))
+        )
+        return replace(request, runtime=runtime)
 
     def handler(self, handler: BaseCallbackHandler) -> BaseCallbackHandler:
         """Return the stand-in of a handler; a stand-in of these views unchanged."""
@@ -167,19 +169,16 @@ class Views:
                 held = [_token(chunk, place) for chunk in stream.close()]
         return [*held, (name, shown, options)]
 
-    def part(self, namespace: Any, mode: str, data: Any) -> tuple[Any, str, Any]:
-        """Return a part of the stream of an agent in a tool, in the form for observers."""
-        return namespace, mode, self._data(mode, data)
-
-    def _data(self, mode: str, data: Any) -> Any:
+    def data(self, mode: str, data: Any) -> Any:
+        """Return the data of a part of the stream of an agent in a tool, for observers."""
         if mode not in ("tasks", "checkpoints", "debug") or not isinstance(data, dict):
             return self.value(data)
         # The event protocol finds the ends of graphs by the ids and names of tasks.
         shown = {k: self.value(data[k]) for k in _CONTENTS & data.keys()}
         if "payload" in data:
-            shown["payload"] = self._data(mode, data["payload"])
+            shown["payload"] = self.data(mode, data["payload"])
         if "tasks" in data:
-            shown["tasks"] = [self._data(mode, task) for task in data["tasks"]]
+            shown["tasks"] = [self.data(mode, task) for task in data["tasks"]]
         return {**data, **shown}
 
 
@@ -272,39 +271,39 @@ class _Items:
 # Filters of all guards, in a chain
 
 
+@dataclass(frozen=True, slots=True)
 class _Texts:
     """Filters of a text."""
 
-    def __init__(self, filters: Sequence[Any]) -> None:
-        self._filters = filters
+    filters: Sequence[Any]
 
     def feed(self, piece: str) -> str:
-        for each in self._filters:
+        for each in self.filters:
             piece = each.feed(piece)
         return piece
 
     def close(self) -> str:
         text = ""
-        for each in self._filters:
+        for each in self.filters:
             text = (each.feed(text) if text else "") + each.close()
         return text
 
 
+@dataclass(frozen=True, slots=True)
 class _Answers:
     """Filters of an answer."""
 
-    def __init__(self, filters: Sequence[Any]) -> None:
-        self._filters = filters
+    filters: Sequence[Any]
 
     def feed(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
         chunks = [chunk]
-        for each in self._filters:
+        for each in self.filters:
             chunks = [part for whole in chunks for part in each.feed(whole)]
         return chunks
 
     def close(self) -> list[ChatGenerationChunk]:
         chunks: list[ChatGenerationChunk] = []
-        for each in self._filters:
+        for each in self.filters:
             fed = [part for chunk in chunks for part in each.feed(chunk)]
             chunks = [*fed, *each.close()]
         return chunks

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, CallbackManager
 from langchain_core.messages import BaseMessage
@@ -369,12 +368,12 @@ class AsyncSpans:
         """Run a node in a span, in which `take` gets the result."""
         manager = _manager(config)
         handlers = manager.handlers
+        # The handlers that LangChain would call in a thread, and wait, at each event.
         in_threads = [
             handler
             for handler in handlers
-            if not handler.run_inline and _runs_in_thread(type(handler))
+            if not handler.run_inline and not iscoroutinefunction(handler.on_chain_start)
         ]
-        # At each event, LangChain would call each handler in a thread, and wait.
         manager.handlers = [handler for handler in handlers if handler not in in_threads]
         span = await manager.on_chain_start(_NOTHING, input, name=name)
         other: Any = None
@@ -457,16 +456,6 @@ def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
     node_config.pop("run_name", None)
     node_config.pop("run_id", None)
     return cast("RunnableConfig", node_config)
-
-
-_in_threads: WeakKeyDictionary[type, bool] = WeakKeyDictionary()  # a request may make a class
-
-
-def _runs_in_thread(kind: type[BaseCallbackHandler]) -> bool:
-    """Return True if LangChain calls handlers of a class in a thread, in an asynchronous run."""
-    if (in_thread := _in_threads.get(kind)) is None:
-        in_thread = _in_threads[kind] = not iscoroutinefunction(kind.on_chain_start)
-    return in_thread
 
 
 def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:

@@ -194,6 +194,11 @@ def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
     return {m.tool_call_id: m for m in tail if isinstance(m, ToolMessage)}
 
 
+def error_result(call: Mapping[str, Any], text: str, **fields: Any) -> ToolMessage:
+    """Return an error as the result of a call, for the model to read."""
+    return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error", **fields)
+
+
 def messages_in(update: Any) -> list[Any]:
     """Return the messages in an update, a mapping or pairs. They may be dicts."""
     pairs = update.items() if isinstance(update, Mapping) else update
@@ -241,12 +246,7 @@ def results_of(ids: Collection[str], messages: Sequence[object]) -> dict[str, An
 
 
 def with_results(messages: list[Any], results: Mapping[str, object]) -> list[Any]:
-    """Return messages with the missing results of the last turn with these calls, in its order.
-
-    Args:
-        messages: Messages, which may be dicts.
-        results: Results by the ids of their calls.
-    """
+    """Return messages with the missing results of the last turn with these calls, in its order."""
     for index in range(len(messages) - 1, -1, -1):
         ids = _ids_of_calls(messages[index])
         if results.keys().isdisjoint(ids):
@@ -321,13 +321,7 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
             results = answers[index]
             for call in (*message.tool_calls, *message.invalid_tool_calls):
                 if call["id"] and call["id"] not in results:
-                    results[call["id"]] = ToolMessage(
-                        UNANSWERED,
-                        tool_call_id=call["id"],
-                        name=call["name"],
-                        status="error",
-                        id=str(uuid4()),
-                    )
+                    results[call["id"]] = error_result(call, UNANSWERED, id=str(uuid4()))
             valid_messages += results.values()
     return Repair(valid_messages, _smallest_update(messages, valid_messages))
 

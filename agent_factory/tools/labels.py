@@ -109,12 +109,8 @@ def own_labels(tool: object) -> tuple[Label, ...] | None:
 def declare(tool: ToolT, key: str, value: object, example: str) -> ToolT:
     """Return a tool with the declaration of a decorator; a function itself keeps a declaration.
 
-    Args:
-        tool: A function, or a BaseTool, which is copied.
-        key: A word for the declaration: a key of `BaseTool.extras`, of which integrations send the
-            keys that they know, and an attribute of functions, which `functools.wraps` copies.
-        value: The declaration.
-        example: The decorator, for the error.
+    `key` is a key of `BaseTool.extras`, of which integrations send the keys that they know, and an
+    attribute of functions, which `functools.wraps` copies. `example` is for the error.
 
     Raises:
         ArgumentError: `tool` is not a tool.

@@ -244,7 +244,10 @@ def as_tool(entry: object, origin: str) -> BaseTool:
     ):
         return previous
     try:
-        tool = tool_of_function(entry)
+        tool: BaseTool = make_tool(entry)
+        # Only a plain StructuredTool calls its function as a FunctionTool does.
+        if type(tool) is StructuredTool and not _takes_context(entry):
+            tool = FunctionTool(**{name: getattr(tool, name) for name in tool.model_fields_set})
     except Exception as error:
         name = getattr(entry, "__name__", describe(entry))
         raise ArgumentError(
@@ -257,19 +260,6 @@ def as_tool(entry: object, origin: str) -> BaseTool:
     with suppress(AttributeError, TypeError, ValueError):  # of a bound method, for example
         setattr(entry, _TOOL, tool)
     return tool
-
-
-def tool_of_function(function: Callable[..., object]) -> BaseTool:
-    """Return a tool that calls a function.
-
-    Raises:
-        Exception: langchain-core cannot make a tool of the function.
-    """
-    tool: BaseTool = make_tool(function)
-    # Only a plain StructuredTool calls its function as a FunctionTool does.
-    if type(tool) is not StructuredTool or _takes_context(function):
-        return tool
-    return FunctionTool(**{name: getattr(tool, name) for name in tool.model_fields_set})
 
 
 def _takes_context(function: Callable[..., object]) -> bool:
@@ -287,9 +277,6 @@ class ToolSchemas(Mapping[str, Mapping[str, Any]]):
 
     "unchecked": the tool checks nothing. "changed" names the arguments that the tool changes,
     and "sure" the arguments that are texts in each call that runs.
-
-    Args:
-        tools: The tools by name.
     """
 
     def __init__(self, tools: Mapping[str, BaseTool]) -> None:

@@ -48,6 +48,7 @@ from agent_factory.errors import (
     raise_all,
 )
 from agent_factory.hooks.flows import is_awaitable, is_signal
+from agent_factory.state.history import error_result
 from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
 from agent_factory.tools.injection import CONTAINERS, injection_of
@@ -249,7 +250,7 @@ class ToolNode(LangGraphToolNode):
             # tool's runtime.
             config = {**config, "metadata": dict(metadata or {})}
         tools = list(self.tools_by_name.values())
-        copy_state = _own_containers if self._innermost else dict.copy
+        copy_state = own_containers if self._innermost else dict.copy
         kind = ToolCallRequest if as_list or not isinstance(state, list) else _RequestInContext
         requests = []
         for call, own_config in zip(calls, get_config_list(config, len(calls)), strict=True):
@@ -374,7 +375,7 @@ class ToolNode(LangGraphToolNode):
             return None
         if not isinstance(error, self._errors.kinds):
             return None
-        return _error_message(call, self._errors.respond(error))
+        return error_result(call, self._errors.respond(error))
 
     # The tool itself
 
@@ -404,11 +405,9 @@ class _RequestInContext(ToolCallRequest):
     """Request of a call whose state is a list of messages, in an input that is not one."""
 
 
-def _own_containers(state: dict[str, Any]) -> dict[str, Any]:
+def own_containers(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a state, in which each dict, list and set of the state is a copy too."""
-    return {
-        key: value.copy() if type(value) in CONTAINERS else value for key, value in state.items()
-    }
+    return {key: v.copy() if type(v) in CONTAINERS else v for key, v in state.items()}
 
 
 def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
@@ -438,10 +437,6 @@ def _with_own_messages(command: Command[Any], key: str) -> Command[Any]:
     goto = command.goto
     targets = type(goto)(map(sent, goto)) if isinstance(goto, list | tuple) else sent(goto)
     return replace(command, update=copied(command.update), goto=targets)
-
-
-def _error_message(call: ToolCall, text: str) -> ToolMessage:
-    return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
 
 
 def _answers(message: object, call: ToolCall) -> bool:
@@ -515,7 +510,7 @@ class _Execution:
             text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
                 requested_tool=call["name"], available_tools=", ".join(node.tools_by_name)
             )
-            self.result = _error_message(call, text)
+            self.result = error_result(call, text)
             return None
         if tool.name != call["name"] and node._is_in_agent:
             self._request = request = named_by_tool(request)
@@ -527,7 +522,7 @@ class _Execution:
         self._injection = injection
         if injection.schema and (problems := injection.schema.errors(call["args"])):
             text = f"Error: the arguments do not fit {call['name']}: {'; '.join(problems)}."
-            self.result = _error_message(call, f"{text}\n Please fix your mistakes.")
+            self.result = error_result(call, f"{text}\n Please fix your mistakes.")
             return None
         if injection.hidden or injection.runtime:
             # The state of the request, which a wrapper may override, not the state of the runtime.
@@ -642,14 +637,6 @@ def layered_tool_node(
 
     A `wrap_tool_call` gets `execute` with each call, so that its layers could only be composed
     again for each call. None leaves the tools without layers.
-
-    Args:
-        tools: The tools.
-        handle_tool_errors: As for ToolNode.
-        compose: Puts layers around the execution.
-        acompose: The same for async runs.
-        innermost: The name of the last layer; empty without layers.
-        scope: Makes the context of each execution.
     """
     node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
     node._innermost, node._scope = innermost, scope

@@ -25,13 +25,7 @@ class PauseHandler(GraphCallbackHandler):
 def with_handler(
     agent_config: RunnableConfig | None, config: RunnableConfig | None, handler: PauseHandler
 ) -> RunnableConfig:
-    """Return the config of a run with a handler that the calls of the run do not inherit.
-
-    Args:
-        own: The config of the agent.
-        config: The config of the run.
-        handler: The handler.
-    """
+    """Return the config of a run with a handler that the calls of the run do not inherit."""
     callbacks = ensure_config(merge_configs(agent_config, config)).get("callbacks")
     manager: BaseCallbackManager
     if isinstance(callbacks, BaseCallbackManager):

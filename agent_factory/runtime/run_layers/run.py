@@ -51,13 +51,6 @@ class LayeredRun:
     `steps` is written once for sync and async runs. The agent drives the generator: it runs itself
     where `steps` yields `AGENT_RUN`, and makes all other calls.
 
-    Args:
-        agent: The agent.
-        input: The input of the run.
-        config: The config of the run.
-        options: The options of the run, such as `stream_mode`.
-        asynchronous: Whether the run is async.
-
     Attributes:
         input: The input for the agent.
         config: The config for the agent.
