@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import reduce
@@ -31,7 +31,7 @@ from langchain_core.messages import (
     SystemMessage,
 )
 from langchain_core.runnables.config import run_in_executor
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
@@ -491,6 +491,8 @@ class RunServices:
         mailbox: Messages from outside of the saver, of `mailbox_of_run`.
         jobs: Store of background jobs, of `jobs_of_run`.
         guards: Guards of the agent whose tools run.
+        tools: Client tools of the agent whose hook runs, by name.
+        seen: Labels in the threads of the agents around.
     """
 
     effects: Any = None
@@ -498,6 +500,8 @@ class RunServices:
     mailbox: Any = None
     jobs: Any = None
     guards: Any = None
+    tools: Mapping[str, BaseTool] = field(default_factory=dict)
+    seen: Mapping[str, Any] = field(default_factory=dict)
 
 
 # A context variable, because LangGraph copies the context into the threads and tasks it starts.
@@ -505,6 +509,6 @@ run_services: ContextVar[RunServices] = ContextVar("run_services", default=RunSe
 """Services of the run in this context."""
 
 
-def providing(**services: object) -> setting[RunServices]:
+def providing(**services: Any) -> setting[RunServices]:
     """Return a context manager with some services for the runs in the block."""
     return setting(run_services, replace(run_services.get(), **services))

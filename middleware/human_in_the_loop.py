@@ -310,7 +310,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         message, tail = last_turn(state["messages"])
         if self.interrupt_mode != "batched" or message is None:
             return None
-        if all(map(self.policy.allows, [call["name"] for call in message.tool_calls])):
+        names = {call["name"] for call in message.tool_calls}
+        if not (reviewed := {name for name in names if not self.policy.allows(name)}):
             return None
         # A direct call of the hook may come without a runtime.
         tools, runtime = get_tools(), runtime or Runtime()
@@ -319,7 +320,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         approvals = []
         results_by_id = answers_of(tail)
         for call in message.tool_calls:
-            if call["id"] in results_by_id or self.policy.allows(call["name"]):
+            if call["id"] in results_by_id or call["name"] not in reviewed:
                 continue
             tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
                 state=state,

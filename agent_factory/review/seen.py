@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from langchain_core.messages import ToolMessage
@@ -19,6 +16,7 @@ from agent_factory.state.history import last_turn
 from agent_factory.tools.labels import labels_of
 from agent_factory.tools.labels import own_labels as own_labels
 from agent_factory.tools.registry import plan_inside
+from agent_factory.types import RunServices, providing, run_services, setting
 
 SEEN: Final = "seen"
 """Key of a rule's condition with the labels in the thread."""
@@ -49,18 +47,11 @@ class LabelSource(TypedDict):
 Seen = Mapping[str, LabelSource]
 """The labels in a thread, each with the first result of the label."""
 
-_outer: ContextVar[Seen] = ContextVar("seen_outside", default=MappingProxyType({}))
-"""The labels in the threads of the outer agents."""
 
-
-@contextmanager
-def seen_outside(sources: Seen) -> Iterator[None]:
+def seen_outside(sources: Seen) -> setting[RunServices]:
     """Let the agents inside of a tool know the labels in the thread of the tool call."""
-    token = _outer.set({**sources, **_outer.get()})  # the outermost thread has seen it first
-    try:
-        yield
-    finally:
-        _outer.reset(token)
+    # The outermost thread has seen a label first.
+    return providing(seen={**sources, **run_services.get().seen})
 
 
 def labels_inside(tool: BaseTool | None) -> dict[str, str]:
@@ -99,7 +90,7 @@ def thread_labels(request: ToolCallRequest) -> Seen | None:
     state: Any = request.state
     if not isinstance(state, Mapping) or "messages" not in state:
         return None
-    sources: dict[str, LabelSource] = {**(state.get(STATE_KEY) or {}), **_outer.get()}
+    sources: dict[str, LabelSource] = {**(state.get(STATE_KEY) or {}), **run_services.get().seen}
     if all(label in sources for label in SOURCES):
         return sources
     labels_by_name, calls = _labels_by_name(request), dict[str | None, str]()

@@ -38,9 +38,9 @@ from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.schema import ANSWER, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, check_keys, pairs_of
-from agent_factory.tools.registry import agent_tools
 from agent_factory.topology.model import JUMPS, Hook, Phase
 from agent_factory.topology.topology import Topology
+from agent_factory.types import run_services
 
 
 class StateCopies:
@@ -136,11 +136,7 @@ class HookNode(Runnable[State, object]):
             return update
         if self._bound.func is None:
             raise HookPathNotSupported(*sync_async_error(self._bound, asynchronous=False))
-        if self._guards is not None:
-            self._guards.raise_refusal(config)
-        disable_streaming(config)
-        agent_tools.set(self._tools)
-        state = self._copies.copy(input)
+        state = self._begin(input, config)
         try:
             result = self._bound.func(state, get_runtime())
         except Exception as error:
@@ -154,11 +150,7 @@ class HookNode(Runnable[State, object]):
     ) -> object:
         if update := self._skipped(input):
             return update
-        if self._guards is not None:
-            self._guards.raise_refusal(config)
-        disable_streaming(config)
-        agent_tools.set(self._tools)
-        state, runtime = self._copies.copy(input), get_runtime()
+        state, runtime = self._begin(input, config), get_runtime()
         try:
             if self._bound.afunc is not None:
                 result = await self._bound.afunc(state, runtime)
@@ -170,6 +162,17 @@ class HookNode(Runnable[State, object]):
             raise
         update = self._finish(state, result)
         return update if self._guards is None else self._guards.result(update, self._phase)
+
+    def _begin(self, input: State, config: RunnableConfig | None) -> State:
+        """Prepare the context of the hook, and return a state for the hook."""
+        if self._guards is not None:
+            self._guards.raise_refusal(config)
+        disable_streaming(config)
+        services = run_services.get()
+        if services.tools is not self._tools:
+            # Never reset: LangGraph runs each task in a copy of the context.
+            run_services.set(replace(services, tools=self._tools))
+        return self._copies.copy(input)
 
     def _skipped(self, state: State) -> object:
         """Return the update of a hook that does not run, because a tool has ended the run."""

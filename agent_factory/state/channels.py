@@ -322,8 +322,8 @@ class DeltaMessages(DeltaChannel[Any]):
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply the writes since the messages were last stored in full."""
         # Each is the id of a task, the channel and the value, as savers return them.
-        values = _joined(value for _, _, value in writes)
-        _update(self, self._reducer, ([value] for value in values))
+        values = _joined([value for _, _, value in writes])
+        _update(self, self._reducer, [[value] for value in values])
 
 
 def _joined(writes: Iterable[object]) -> Iterator[object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from inspect import signature
 from types import MappingProxyType
@@ -29,7 +28,7 @@ from agent_factory.topology.conditions import types_of
 from agent_factory.topology.declarations import JOBS, AccessKind
 from agent_factory.topology.model import Tool, ToolKind, TopologyData
 from agent_factory.topology.paths import PlanGraph
-from agent_factory.types import FunctionTool
+from agent_factory.types import FunctionTool, run_services
 from agent_factory.upstream import model_params
 
 BACKGROUND = "background"
@@ -44,11 +43,6 @@ A tool refers to its function, so a cache of tools would keep both, and the valu
 closure. `functools.wraps` copies the attribute: the tool counts where it has the function itself.
 """
 
-agent_tools: ContextVar[Mapping[str, BaseTool]] = ContextVar(
-    "agent_tools", default=MappingProxyType({})
-)
-"""The tools of the agent whose hook runs."""
-
 
 def get_tools() -> Mapping[str, BaseTool]:
     """Return the client tools of the agent, by name: within a node hook; empty outside of a run.
@@ -56,7 +50,7 @@ def get_tools() -> Mapping[str, BaseTool]:
     >>> dict(get_tools())
     {}
     """
-    return agent_tools.get()
+    return MappingProxyType(run_services.get().tools)
 
 
 @dataclass(frozen=True, slots=True)
