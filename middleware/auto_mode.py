@@ -41,10 +41,8 @@ class AutoModeMiddleware(PayloadFree[AgentState]):
     tool does not run, and the agent's model reads an error with the reason. No person is asked: for
     reviews by people, use `HumanInTheLoopMiddleware`.
 
-    The judge is a `RiskJudge`; see there for the texts the judge reads. The middleware fails
-    closed: if the judge raises, or answers without a probability from 0 to 1, the call is blocked,
-    and the error has the reason. A judge can be wrong and can be deceived. The tool itself must
-    rule out what must never happen.
+    The judge is a `RiskJudge`; see there for the texts the judge reads, and for the calls that are
+    blocked because the judge fails. The error has the reason.
 
     Put the middleware after (inside) reviews and layers with changes of calls, so the judge reads
     the call to run; and before (outside) retries and the emulator, so a call is judged once and an

@@ -239,7 +239,10 @@ class GuardMiddleware(PayloadFree[AgentState]):
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the tool, if the check objects neither to the call nor to the result."""
         call: Any = request.tool_call
-        names = {call["name"], _job_tool(request) if self.on == "result" else ""}
+        names = {call["name"]}
+        if self.on == "result":  # the call may be about a background job of the tool
+            jobs: Any = request.state.get("background_jobs") or {}
+            names.add(jobs.get(str(call["args"].get("id")), {}).get("tool", ""))
         is_covered = self.tool_names is None or not self.tool_names.isdisjoint(names)
         result: ToolMessage | Command[Any]
         try:
@@ -453,13 +456,6 @@ class _Check:
 def _content_key(answer: AIMessage) -> str:
     # Ids and names are given to an answer later.
     return key_of(answer.model_copy(update={"id": None, "name": None}))
-
-
-def _job_tool(request: ToolCallRequest) -> str:
-    """Return the tool of the background job in a call; an empty string without one."""
-    jobs: Any = request.state.get("background_jobs") or {}
-    job = jobs.get(str(request.tool_call["args"].get("id"))) or {}
-    return str(job.get("tool", ""))
 
 
 def _notice(message: AnyMessage, reason: str) -> str:

@@ -127,7 +127,9 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
                 response = yield attempt
             except Exception as error:
                 failures.append(f"{model_label(model)}: {format_error(error)}")
-                if not self._covers(error) or self._is_left_to_others(error, request):
+                # A layer further out makes the conversation, which is too long, smaller.
+                is_overflow = isinstance(error, ContextOverflowError) and not self._names_overflow
+                if not self._covers(error) or (is_overflow and recovers_later(request)):
                     _add_notes(error, failures)
                     raise
                 last = error
@@ -144,12 +146,10 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         _add_notes(last, failures)
         raise last
 
-    def _is_left_to_others(self, error: Exception, request: ModelRequest[Any]) -> bool:
-        """Return True if a layer further out makes the conversation, which is too long, smaller."""
+    @property
+    def _names_overflow(self) -> bool:
         kinds = self.handle if isinstance(self.handle, tuple) else (self.handle,)
-        is_named = any(isinstance(k, type) and issubclass(k, ContextOverflowError) for k in kinds)
-        is_overflow = isinstance(error, ContextOverflowError)
-        return is_overflow and not is_named and recovers_later(request)
+        return any(isinstance(k, type) and issubclass(k, ContextOverflowError) for k in kinds)
 
     def _covers(self, error: Exception) -> bool:
         if not isinstance(self.handle, type | tuple):

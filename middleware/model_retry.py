@@ -20,14 +20,6 @@ __all__ = ["ModelRetryMiddleware", "default_retry_on"]
 class ModelRetryMiddleware(RetryMiddleware):
     """Calls the model again if a call raises, with growing waits.
 
-    The result of a failure depends on the exception, and on `on_failure`:
-
-    | exception                         | "continue" (default)  | "error"                |
-    |-----------------------------------|-----------------------|------------------------|
-    | not covered by `retry_on`         | is raised at once     | is raised at once      |
-    | a later attempt succeeds          | the later answer      | the later answer       |
-    | raised by the last attempt        | a message about it    | is raised, with a note |
-
     The message about a failure ends the run. Programs recognize the message by
     `additional_kwargs["lc_source"] == "model_retry"` and by `response_metadata["failure"]`, which
     has the type of the exception as `error` and the number of `attempts`. With a `response_format`

@@ -24,7 +24,7 @@ from agent_factory import AgentState, Flow, ModelRequest, ModelResponse, Orderin
 
 from ._shared.models import Provider, known_provider
 from ._shared.payload_free import PayloadFree
-from ._shared.provider_marks import MarkedTools, mark_of
+from ._shared.provider_marks import mark_of, marked_tools
 from ._shared.token_counter import tokens_sent
 from ._shared.validation import check_bool, check_choice, check_count
 
@@ -97,7 +97,7 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         self.ttl, self.min_tokens = ttl, min_tokens
         self.openai_cache_key, self.provider = openai_cache_key, provider
         self._mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
-        self._tools = MarkedTools(_MARK, self._mark)
+        self._tools = marked_tools(_MARK, self._mark)
         self._last_prompt: Sequence[object] | None = None
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
@@ -154,7 +154,7 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         last_tool = next((tool for tool in loaded if not is_function(tool)), None)
         has_mark = any(mark_of(tool, _MARK) for tool in tools)
         if left > 0 and last_tool is not None and not has_mark and is_long([], None):
-            tool_with_mark = self._tools.copy_of(last_tool)
+            tool_with_mark = self._tools.of(last_tool)
             changes["tools"] = [tool_with_mark if tool is last_tool else tool for tool in tools]
         return request.override(**changes) if changes else request
 

@@ -30,7 +30,7 @@ from agent_factory.types import unbound
 
 from ._shared.messages import tool_names
 from ._shared.models import Provider, forced_tool, is_search_tool, known_provider
-from ._shared.provider_marks import MarkedTools, mark_of
+from ._shared.provider_marks import mark_of, marked_tools
 from ._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]
@@ -92,7 +92,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
         self.searchable_tool_names = tool_names(searchable_tools, "searchable_tools") or frozenset()
         self.expected_tools = self.searchable_tool_names
         self.provider, self.on_unsupported = provider, on_unsupported
-        self._copies = MarkedTools(_MARK, True)
+        self._copies = marked_tools(_MARK, True)
         self._warned_models: set[str] = set()
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse]:
@@ -125,7 +125,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
         provider = self._provider_of(request.model) if hidden_names else None
         if provider is not None:
             tools: list[Any] = [
-                self._copies.copy_of(tool)
+                self._copies.of(tool)
                 if isinstance(tool, BaseTool)
                 and tool.name in hidden_names
                 and not mark_of(tool, _MARK)

@@ -176,8 +176,7 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     smaller pages; messages that do not fit even then are left out with a remark.
 
     If the summary model fails otherwise, nothing is lost: its error ends the call like an error of
-    the model itself. (If the error were hidden, the conversation would grow unnoticed until the
-    provider refuses it.) An empty summary leaves the conversation unchanged.
+    the model itself. An empty summary leaves the conversation unchanged.
 
     Put it after (inside) layers that redact messages or set the prompt and the tools, so that the
     summary model sees no more than the model may and everything is counted; and before (outside)

@@ -27,12 +27,12 @@ from agent_factory.errors import sentence
 from ._shared.errors import (
     UNKNOWN_ADVICE,
     UNKNOWN_OUTCOME,
-    FailureRecorder,
     checked_text,
     format_error,
     is_async,
     outcome_unknown,
     record_failure,
+    recorded_failures,
 )
 from ._shared.invocable import Called
 from ._shared.messages import error_result, tool_names
@@ -122,17 +122,15 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
             # Refuses a synchronous run before the first tool call, not only after a failure.
             yield Invoke(Called(self._refuse_sync, async_form=_allow_async), ())
         try:
-            with FailureRecorder() as recorder:
+            with recorded_failures() as failures:
                 result: Result = yield request
         # Errors of this library are about the run, such as a limit, and not about the tool.
         except AgentFactoryError:
             raise
         except Exception as error:
             return (yield from self._handled(error, request))
-        if not recorder.errors:
-            return result
         # A ToolRetryMiddleware further in reports its last failure to the model.
-        failure = recorder.errors.get(call["id"])
+        failure = failures.get(call["id"])
         is_report = isinstance(result, ToolMessage) and result.status == "error"
         # The default text would say less than the report, which counts the attempts.
         has_handler = self.on_error is not None or self.aon_error is not None

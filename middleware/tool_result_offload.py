@@ -42,7 +42,7 @@ from ._shared.checked_messages import readable_messages
 from ._shared.invocable import Called, tool_of
 from ._shared.messages import is_cleared, mark_in
 from ._shared.models import with_update
-from ._shared.overflow import Free, Reduction, call_recovering, plural
+from ._shared.overflow import Reduction, call_recovering, plural
 from ._shared.payload_free import PayloadFree
 from ._shared.recall import LIST, RECALLS, find_message, how_to_recall, list_messages, whole_text
 from ._shared.summaries import with_summaries
@@ -81,17 +81,6 @@ class OffloadState(AgentState):
     """
 
     offloaded_results: NotRequired[Annotated[dict[str, list[str]], or_, PrivateStateAttr]]
-
-
-def _within_window(request: ModelRequest[Any], free: Free) -> Flow[ModelRequest[Any]]:
-    """The request, made smaller if all of its results together exceed the window of its model."""
-    window = window_of(request.model)
-
-    def fits(messages: Sequence[AnyMessage]) -> bool:
-        return not window or tokens_sent(request, messages, count_tokens_approximately) <= window
-
-    reduction = None if fits(request.messages) else (yield from free(request, fits))
-    return request if reduction is None else request.override(messages=reduction[0])
 
 
 class RecallArguments(BaseModel):
@@ -267,7 +256,14 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
             return (smaller, f"offloaded {plural(count, 'tool result')}") if count else None
 
         shorter = request if messages is request.messages else request.override(messages=messages)
-        shorter = yield from _within_window(shorter, free)
+        window = window_of(request.model) or inf
+
+        def fits_window(messages: Sequence[AnyMessage]) -> bool:
+            return tokens_sent(request, messages, count_tokens_approximately) <= window
+
+        if window < inf and not fits_window(messages):
+            smaller, _ = (yield from free(shorter, fits_window)) or (messages, "")
+            shorter = shorter.override(messages=smaller)
         if sizes:
             set_reason(f"offloaded {plural(len(sizes), 'tool result')}, {sum(sizes):,} characters")
         response: ModelResponse = yield from call_recovering(shorter, offload=free)

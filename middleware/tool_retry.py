@@ -45,10 +45,6 @@ class ToolRetryMiddleware(RetryMiddleware):
     result, whether of the tool, a layer further in or `handle_tool_errors`. So leave
     `handle_tool_errors` at its default, or at a value that does not cover the exceptions to retry.
 
-    By default, `default_retry_on` decides about retries. An error outside of the default is retried
-    if `retry_on` names its class, which base classes such as `Exception` do not, or is a predicate.
-    Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried.
-
     Args:
         max_retries: As in `ModelRetryMiddleware`.
         tools: The tools whose calls are retried, as names or BaseTool instances; None: all.

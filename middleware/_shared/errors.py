@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from langgraph.errors import GraphBubbleUp
@@ -84,30 +86,27 @@ def are_exception_types(value: object) -> bool:
     )
 
 
-class FailureRecorder:
-    """Collects the failures that layers further in report to the model, within a `with` block.
+_failures: ContextVar[dict[str | None, Exception] | None] = ContextVar("failures", default=None)
+
+
+@contextmanager
+def recorded_failures() -> Iterator[dict[str | None, Exception]]:
+    """Collect the failures that layers further in report to the model, by the id of the tool call.
 
     A layer further out would not know of them: it receives a message, no exception.
     """
-
-    errors: dict[str | None, Exception]  # by the id of the failed tool call
-
-    def __enter__(self) -> FailureRecorder:
-        self.errors = {}
-        self._token = _recorder.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _recorder.reset(self._token)
-
-
-_recorder: ContextVar[FailureRecorder | None] = ContextVar("failure_recorder", default=None)
+    failures: dict[str | None, Exception] = {}
+    token = _failures.set(failures)
+    try:
+        yield failures
+    finally:
+        _failures.reset(token)
 
 
 def record_failure(call_id: str | None, error: Exception) -> None:
     """Let the recording layer know of a failure that is reported to the model."""
-    if (recorder := _recorder.get()) is not None:
-        recorder.errors[call_id] = error
+    if (failures := _failures.get()) is not None:
+        failures[call_id] = error
 
 
 def checked_text(owner: str, argument: str, text: object) -> str:

@@ -215,32 +215,27 @@ class AlternateModel:
                 f"{owner} must come with a dict of model_settings, or with a plain function of the "
                 f"request that returns a request, got {change!r}."
             )
-        self._owner = owner  # the argument of the model: "ModelFallbackMiddleware model 1"
+        self.owner = owner  # the argument of the model: "ModelFallbackMiddleware model 1"
         self.model = given_model(owner, model)
         # A copy: the caller may change the dict.
-        self._change = copied(change)
-
-    def request_for(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """The request to send to this model."""
-        if not callable(self._change):
-            portable = portable_request(request, self.model)
-            if self._change is None:
-                return portable
-            return portable.override(model_settings={**self._change})
-        changed = self._change(request.override(model=self.model))
-        if isinstance(changed, ModelRequest):
-            return changed
-        raise TypeError(
-            f"The function paired with {self._owner} must return a ModelRequest, got {changed!r}. "
-            "Return the request it was passed, or request.override(...)."
-        )
+        self.change = copied(change)
 
 
 def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
     """The request to send to the request's own model, or to an AlternateModel."""
-    if isinstance(model, AlternateModel):
-        return model.request_for(request)
-    return portable_request(request, model)
+    if not isinstance(model, AlternateModel):
+        return portable_request(request, model)
+    change = model.change
+    if not callable(change):
+        portable = portable_request(request, model.model)
+        return portable if change is None else portable.override(model_settings={**change})
+    changed = change(request.override(model=model.model))
+    if isinstance(changed, ModelRequest):
+        return changed
+    raise TypeError(
+        f"The function paired with {model.owner} must return a ModelRequest, got {changed!r}. "
+        "Return the request it was passed, or request.override(...)."
+    )
 
 
 def mark_writer(

@@ -121,8 +121,7 @@ def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[Mode
     outer = ladder.steps
     steps = (*outer, *last_steps.items())
     while True:
-        if ladder is not before:
-            _ladder.set(ladder)
+        _ladder.set(ladder)
         ladder.steps = steps
         try:
             response: ModelResponse = yield request
@@ -135,8 +134,7 @@ def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[Mode
         finally:
             # Not by a token: a dropped coroutine may be closed in another context.
             ladder.steps = outer
-            if ladder is not before:
-                _ladder.set(before)
+            _ladder.set(before)
         smaller = yield from ladder.climb(request, steps)
         if smaller is not None:
             set_reason(f"overflow: {', '.join(ladder.done)}")

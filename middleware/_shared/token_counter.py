@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 from weakref import ref
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -15,7 +16,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from agent_factory import ContextT, ModelRequest
 from agent_factory.types import model_name, unbound
 
-from .identity import IdentityMap
+from .identity import IdentityCache
 from .models import known_provider
 
 TokenCounter = Callable[[Sequence[BaseMessage]], int]
@@ -102,10 +103,8 @@ _COUNTS: dict[TokenCounter, _MessageCounts] = {
 class _ToolSchemas:
     """Cache of tool schemas as a message, so that they are counted like other messages."""
 
-    MAX_SIZE = 1024
-
     def __init__(self) -> None:
-        self._texts: IdentityMap[str] = IdentityMap(self.MAX_SIZE)
+        self._texts = IdentityCache(_schema_of)
         self._last: tuple[list[ref[object]], list[str], SystemMessage] = [], [], SystemMessage("[]")
 
     def message_for(self, tools: Sequence[BaseTool | dict[str, object]]) -> SystemMessage:
@@ -115,22 +114,19 @@ class _ToolSchemas:
             last() is tool for tool, last in zip(tools, last_tools, strict=True)
         ):
             return message
-        texts = []
-        for tool in tools:
-            if isinstance(tool, dict):
-                texts.append(json.dumps(tool, default=str))
-                continue
-            text = self._texts.get(tool)
-            if text is None:
-                text = self._texts.add(tool, json.dumps(convert_to_openai_tool(tool), default=str))
-            texts.append(text)
+        # The caller may change a dict in place.
+        texts = [_schema_of(t) if isinstance(t, dict) else self._texts.of(t) for t in tools]
         # The same object for the same texts, so the count stays in the cache.
         if texts != last_texts:
             message = SystemMessage(f"[{', '.join(texts)}]")
-        # The caller may change a dict in place, so a list with a dict is compared by its texts.
+        # A list with a dict is compared by its texts.
         unchanging = all(isinstance(tool, BaseTool) for tool in tools)
         self._last = list(map(ref, tools)) if unchanging else [], texts, message
         return message
+
+
+def _schema_of(tool: Any) -> str:
+    return json.dumps(tool if isinstance(tool, dict) else convert_to_openai_tool(tool), default=str)
 
 
 _SCHEMAS = _ToolSchemas()

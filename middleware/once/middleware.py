@@ -29,7 +29,11 @@ from agent_factory.middleware._shared.effects import (
     Recording,
     recording_here,
 )
-from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
+from agent_factory.middleware._shared.errors import (
+    outcome_unknown,
+    record_failure,
+    recorded_failures,
+)
 from agent_factory.middleware._shared.invocable import once_per_task, plain_hook
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.middleware._shared.payload_free import PayloadFree
@@ -226,7 +230,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
         runtime = EffectRuntime(**{**vars(request.runtime), **fields})
         here = providing(effects=Recording(store, effect.run, runtime))
         try:
-            with here, FailureRecorder() as recorder:
+            with here, recorded_failures() as failures:
                 result = yield replace(request, runtime=runtime)
         except GeneratorExit as closed:
             # Control flow closes a flow, which cannot yield then: the store is called at once.
@@ -240,7 +244,7 @@ class OnceMiddleware(PayloadFree[OnceState]):
             yield from end(None, error)
             raise
         # A layer further in may have reported an exception to the model.
-        if (failure := recorder.errors.get(call["id"])) is not None:
+        if (failure := failures.get(call["id"])) is not None:
             record_failure(call["id"], failure)
         # Without a stored result, the next attempt goes by the policy.
         if not runtime.is_left and not (failure and outcome_unknown(failure)):

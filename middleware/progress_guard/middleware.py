@@ -45,7 +45,7 @@ from agent_factory.middleware._shared.payload_free import PayloadFree
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_strings
 from agent_factory.types import run_identity
 
-from .repetition import LONGEST_CYCLE, MARKS, Comparison, Repetition, Turns
+from .repetition import LONGEST_CYCLE, MARKS, Comparison, Repetition, turns_of
 
 _KEY = "progress_guard"
 """Key of the state, and mark of messages."""
@@ -229,8 +229,8 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         if not reason and self._comparison.is_progress(messages, arguments):
             response: ModelResponse = yield request
             return response
-        turns = Turns(messages, lambda: self._start(request, len(messages)), arguments)
-        repetition = self._comparison.repetition(turns, lambda: names_of(request.tools))
+        turns = turns_of(messages, lambda: self._start(request, len(messages)))
+        repetition = self._comparison.repetition(turns, arguments, names_of(request.tools))
         if repetition is None and not reason:
             response = yield request
             return response

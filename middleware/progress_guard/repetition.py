@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise, takewhile
 from typing import Any, Literal, NamedTuple
 
-from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from typing_extensions import ReadOnly, TypedDict
 
 from agent_factory.middleware._shared.messages import mark_in
@@ -84,37 +85,12 @@ Arguments = Callable[[str | None], Collection[str] | None]
 """Returns the arguments of a tool; None if the tool takes any."""
 
 
-class Turns:
-    """The turns of a run, newest first, read from its messages on demand.
+def turns_of(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
+    """The turns since the last message of the user, newest first.
 
-    They are the turns since the last message of the user. A hook may write as the user, too: its
-    messages in a run, which began with the first `start()` messages, do not count.
+    A hook may write as the user, too: its messages in a run, which began with the first `start()`
+    messages, do not count.
     """
-
-    def __init__(
-        self,
-        messages: Sequence[AnyMessage],
-        start: Callable[[], int],
-        arguments: Arguments = lambda name: None,
-    ) -> None:
-        self.read: list[Turn] = []
-        self.arguments = arguments
-        self._rest = _turns(messages, start)
-
-    def first(self, number: int) -> list[Turn]:
-        """At least so many of the turns; fewer if the run does not have as many."""
-        read = self.read
-        while len(read) < number and (turn := next(self._rest, None)):
-            read.append(turn)
-        return read
-
-    def get(self, at: int) -> Turn | None:
-        """A turn by its number from the end; None if the run has fewer turns."""
-        read = self.first(at + 1)
-        return read[at] if at < len(read) else None
-
-
-def _turns(messages: Sequence[Any], start: Callable[[], int]) -> Iterator[Turn]:
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
         # By `type`, because `isinstance` is slow for the classes of pydantic.
@@ -175,82 +151,77 @@ class Comparison:
         return first is not None
 
     def repetition(
-        self, turns: Turns, offered_tools: Callable[[], Collection[str]]
+        self, turns: Iterable[Turn], arguments: Arguments, offered_tools: Collection[str]
     ) -> Repetition | None:
         """Return the repetition in the turns at or above its mark, if any."""
-        longest = self.of_calls(turns)
-        last = turns.read[0] if turns.read else None
+        read = [*islice(turns, self.reach + LONGEST_CYCLE)]
+        longest = self.of_calls(read, arguments)
         # If all results are errors, so is the last message, which costs less to find out.
-        is_error = last and getattr(last.messages[-1], "status", "") == "error"
-        if last and is_error and last.failed:
-            for other in (self.of_unknown_tools(turns, offered_tools()), self.of_an_error(turns)):
+        is_error = read and getattr(read[0].messages[-1], "status", "") == "error"
+        if is_error and read[0].failed:
+            for other in (self.of_unknown_tools(read, offered_tools), self.of_an_error(read)):
                 if other and (longest is None or other.excess > longest.excess):
                     longest = other
         return longest
 
-    def of_calls(self, turns: Turns) -> Repetition | None:
+    def of_calls(self, turns: Sequence[Turn], arguments: Arguments) -> Repetition | None:
         """The repetition of calls, or of answers, that is furthest above its mark."""
         longest: Repetition | None = None
-        period = polling = count = 0
-        while count < self.reach and (distance := self.distance(turns, count)):
+        period = polling = 0
+        for at, turn in enumerate(turns[: self.reach]):
+            if not (distance := self.distance(turns, at, arguments)):
+                break
             period = max(period, distance)
-            polling = max(polling, self._polling(turns.read[count]))
-            count += 1
-            excess = count - max(self.remark_after, period, polling)
+            polling = max(polling, self._polling(turn))
+            excess = at + 1 - max(self.remark_after, period, polling)
             if excess >= 0 and (longest is None or excess >= longest.excess):
-                cycle = turns.read[period - 1 :: -1]
+                cycle = turns[period - 1 :: -1]
                 is_answer = not any(call["name"] for turn in cycle for call in turn.calls)
                 kind: Literal["answers", "calls"] = "answers" if is_answer else "calls"
-                longest = Repetition(kind, cycle, (count + period) // period, excess)
+                longest = Repetition(kind, cycle, (at + 1 + period) // period, excess)
         return longest
 
-    def distance(self, turns: Turns, at: int) -> int:
+    def distance(self, turns: Sequence[Turn], at: int, arguments: Arguments) -> int:
         """Count the turns back to the same calls as those of a turn; 0 if a call is new."""
-        end = at + 1 + LONGEST_CYCLE
-        read = turns.first(end)
-        furthest = 0
-        for call in read[at].calls if at < len(read) else ():
-            name = call["name"]
-            if name in self.ignored_tools:
+        turn, furthest = turns[at], 0
+        for call in turn.calls:
+            if call["name"] in self.ignored_tools:
                 return 0
-            for distance, earlier in enumerate(read[at + 1 : end], 1):
-                for earlier_call in earlier.calls:
-                    # Nearly all calls are new, so the cheapest comparison is first.
-                    if (
-                        earlier_call["name"] == name
-                        and self.is_same_call(call, earlier_call, turns.arguments)
-                        and self._is_same_result(read[at], call, earlier, earlier_call)
-                    ):
-                        break
-                else:
-                    continue
-                furthest = max(furthest, distance)
-                break
+            for distance, earlier in enumerate(turns[at + 1 : at + 1 + LONGEST_CYCLE], 1):
+                # Nearly all calls are new, so the cheapest comparison is first.
+                if any(
+                    earlier_call["name"] == call["name"]
+                    and self.is_same_call(call, earlier_call, arguments)
+                    and self._is_same_result(turn, call, earlier, earlier_call)
+                    for earlier_call in earlier.calls
+                ):
+                    furthest = max(furthest, distance)
+                    break
             else:
                 return 0
         return furthest
 
-    def of_unknown_tools(self, turns: Turns, offered_tools: Collection[str]) -> Repetition | None:
+    def of_unknown_tools(
+        self, turns: Sequence[Turn], offered_tools: Collection[str]
+    ) -> Repetition | None:
         """Turns in a row with calls of tools outside of the request alone, which fail."""
-        count = 0
-        while count <= self.reach and (turn := turns.get(count)) is not None:
-            if not turn.failed or any(call["name"] in offered_tools for call in turn.calls):
-                break
-            count += 1
-        excess = count - 1 - self.remark_after
-        if excess < 0:
-            return None
-        return Repetition("unknown", turns.read[count - 1 :: -1], count, excess)
 
-    def of_an_error(self, turns: Turns) -> Repetition | None:
+        def has_failed(turn: Turn) -> bool:
+            return turn.failed and not any(call["name"] in offered_tools for call in turn.calls)
+
+        row = [*takewhile(has_failed, turns[: self.reach + 1])]
+        excess = len(row) - 1 - self.remark_after
+        return Repetition("unknown", row[::-1], len(row), excess) if excess >= 0 else None
+
+    def of_an_error(self, turns: Sequence[Turn]) -> Repetition | None:
         """Turns in a row in which the same tools fail with the same errors."""
-        last = turns.read[0]
+        last, count = turns[0], 0
         if any(call["name"] in self.ignored_tools for call in last.calls):
             return None
-        count = 0
-        while count < self.reach and (turn := turns.get(count + 1)) is not None and turn.failed:
-            later = turns.read[count]
-            if len(turn.calls) != len(later.calls) or not all(
+        for later, turn in pairwise(turns[: self.reach + 1]):
+            if not turn.failed or len(turn.calls) != len(later.calls):
+                break
+            if not all(
                 call["name"] == earlier_call["name"]
                 and self._is_same_result(later, call, turn, earlier_call)
                 for call, earlier_call in zip(later.calls, turn.calls, strict=True)

@@ -42,7 +42,7 @@ from agent_factory.middleware import (
     NoProgressError,
     ProgressGuardMiddleware,
 )
-from agent_factory.middleware.progress_guard.repetition import Turns
+from agent_factory.middleware.progress_guard.repetition import turns_of
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
 from samples import Answer
@@ -436,10 +436,10 @@ def test_what_counts_as_progress_repeats_nothing(call: Run, turns: Any) -> None:
     messages = Stage([*before, *loop], []).run(call, [*before, *loop, *loop, "Done."])
     comparison = ProgressGuardMiddleware(remark_after=1, error_after=1)._comparison
     for at in range(len(messages)):
-        seen = messages[:at]
-        if comparison.is_progress(seen, lambda name: None):
-            read = Turns(seen, partial(len, seen))
-            assert comparison.repetition(read, lambda: {"search", "read"}) is None
+        seen, arguments = messages[:at], lambda name: None
+        if comparison.is_progress(seen, arguments):
+            turns = turns_of(seen, partial(len, seen))
+            assert comparison.repetition(turns, arguments, {"search", "read"}) is None
 
 
 @pytest.mark.long

@@ -29,7 +29,7 @@ from agent_factory.middleware import (
     ProviderToolSearchMiddleware,
     ToolSelectionError,
 )
-from agent_factory.middleware._shared.provider_marks import MarkedTools
+from agent_factory.middleware._shared.identity import IdentityCache
 from agent_factory.testing import ScriptedChatModel
 from samples import mail
 from tables import each
@@ -462,7 +462,7 @@ def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPa
         tools.extend([mail.model_copy(), weather.model_copy()])
         return (yield request.override(tools=tools[-2:]))
 
-    monkeypatch.setattr(MarkedTools, "SIZE", 3)
+    monkeypatch.setattr(IdentityCache, "SIZE", 3)
     middleware = ProviderToolSearchMiddleware()
     model = made(ChatOpenAI, ["ok"] * 5)
     agent = create_agent(model, [mail, weather], middleware=[fresh, middleware])
