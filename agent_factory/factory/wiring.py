@@ -26,7 +26,7 @@ from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for, unle
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
 from agent_factory.runtime.spec import AgentSpec, identity
 from agent_factory.runtime.step import Fusion, Stage, Successors
-from agent_factory.runtime.tools_node import ToolsNode, ToolsStage, sending_state
+from agent_factory.runtime.tools_node import LeadFromTools, ToolsNode, sending_state
 from agent_factory.runtime.turn import OrderedToolsNode, View
 from agent_factory.state.channels import (
     KeyedByName,
@@ -91,8 +91,9 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         if self.fusion is not None:
             stages: dict[str, Stage] = {}
             for name in self.nodes.keys() & self.routes.keys():
-                kind, node = ToolsStage if name == TOOLS else Stage, agent.nodes[name]
-                stages[name] = kind(name, node.bound, self.routes[name], node, stages, self.fusion)
+                node, lead = agent.nodes[name], LeadFromTools if name == TOOLS else None
+                arguments = name, node.bound, self.routes[name], node, stages, self.fusion, lead
+                stages[name] = Stage(*arguments)
                 run_in_place(node, stages[name])
         # `compile` has no place for a class. To construct the graph once more takes longer.
         agent.__class__ = CompiledAgent

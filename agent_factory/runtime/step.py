@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import Any, NamedTuple, cast
 from uuid import UUID
@@ -170,6 +170,7 @@ class Stage(Runnable[Any, Any]):
         pregel_node: Any,
         stages: Mapping[str, Stage],
         fusion: Fusion,
+        lead: Callable[[Stage], Runnable[Any, Any]] | None = None,
     ) -> None:
         self.name = name
         self.node = node
@@ -179,6 +180,7 @@ class Stage(Runnable[Any, Any]):
         self.sees_signals = name in fusion.reads_signals
         self.streams: bool = node.streams  # tokens of the models that the node calls
         self.needs_thread: bool = node.needs_thread  # in an asynchronous run
+        self.lead = lead  # the choice of a node that chooses the next node itself
         self._pregel_node = pregel_node
 
     @cached_property
@@ -200,6 +202,11 @@ class Stage(Runnable[Any, Any]):
         return node_runnable(self._pregel_node, _Continue())
 
     @cached_property
+    def leading(self) -> Runnable[Any, Any]:
+        """The node with its own choice in place of its edges. LangGraph traces this node itself."""
+        return node_runnable(self._pregel_node, self.lead and self.lead(self))
+
+    @cached_property
     def writers(self) -> Sequence[Runnable[Any, Any]]:
         """Writers of a result to LangGraph: first of the update, then of the edges."""
         return node_writers(self._pregel_node)
@@ -214,6 +221,8 @@ class Stage(Runnable[Any, Any]):
         config = config or {}
         if (run := run_of(config)) is None:
             return self.alone.invoke(input, config)
+        if self.lead and self.name not in run.deferred_outcomes:
+            return self.leading.invoke(input, run.first_config(config, is_traced=True))
         step = Step(self, input, config, run)
         # In a copy: `enter` sets a config, and later calls of LangGraph need their own.
         copy_context().run(self._take_nodes, step)
@@ -223,18 +232,22 @@ class Stage(Runnable[Any, Any]):
         config = config or {}
         if (run := run_of(config)) is None:
             return await self.alone.ainvoke(input, config)
+        if self.lead and self.name not in run.deferred_outcomes:
+            return await self.leading.ainvoke(input, run.first_config(config, is_traced=True))
         return await self._atake(Step(self, input, config, run), config, streaming=False)
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **_: Any
     ) -> AsyncIterator[Any]:
         """Run as `ainvoke`, with the events of a stream for callbacks that listen to them."""
-        config = config or {}
-        if (run := run_of(config)) is None:
-            async for part in self.alone.astream(input, config):
-                yield part
-        else:
-            yield await self._atake(Step(self, input, config, run), config, streaming=True)
+        config, node = config or {}, self.alone
+        if (run := run_of(config)) is not None:
+            if self.lead is None or self.name in run.deferred_outcomes:
+                yield await self._atake(Step(self, input, config, run), config, streaming=True)
+                return
+            node, config = self.leading, run.first_config(config, is_traced=True)
+        async for part in node.astream(input, config):
+            yield part
 
     async def _atake(self, step: Step, config: RunnableConfig, *, streaming: bool) -> Any:
         nodes = self._atake_nodes(step, streaming=streaming)
@@ -292,7 +305,9 @@ class Stage(Runnable[Any, Any]):
                     async for _ in step.position.stage.traced.astream(state, config):
                         pass
                 else:
-                    name, take = step.position.stage.name, step.take_in_async_span
+                    # An asynchronous run calls the handler of the stream first.
+                    take = partial(step.take_in_span, is_streamed=step.streams_messages)
+                    name = step.position.stage.name
                     await step.spans.call(node, name, state, config, take, streaming=streaming)
             except Exception as error:
                 if not step.defer(error):
@@ -349,6 +364,8 @@ class Step:
 
     def __init__(self, first: Stage, state: Any, config: RunnableConfig, run: Run) -> None:
         fusion = first.fusion
+        if first.lead:  # its input is calls, and not the state
+            state = read_keys(config, list(fusion.keys))
         if run.skipped_steps:  # LangGraph does not count them
             run.check_limit(super_step(config), config["recursion_limit"])
         if fusion.engine_keys and not first.sees_signals:  # later nodes of the step may see them
@@ -373,7 +390,7 @@ class Step:
         self._node_config = config
         self._pending = Pending()
         self.position = Position(first, is_first=True)
-        self.is_traced = run.watch.is_traced
+        self.is_traced, self.streams_messages = run.watch.is_traced, run.watch.messages
         self.end: End | None = None
         run.step = self
 
@@ -543,11 +560,6 @@ class Step:
         self.take(result)
         return outputs
 
-    def take_in_async_span(self, result: Any) -> Any:
-        """Take the result of the node, as `take_in_span`."""
-        # An asynchronous run calls the handler of the stream first.
-        return self.take_in_span(result, is_streamed=self._run.watch.messages)
-
     def defer(self, error: Exception) -> bool:
         """Leave an error to a separate step; return False if the node has this step alone."""
         if self.position.is_first:
@@ -574,9 +586,7 @@ class Step:
             return
         (result, state), self._pending.messages = self._pending.messages, None
         config: Any = self._node_config
-        handlers = [
-            handler for handler in config["callbacks"].handlers if streams_messages(handler)
-        ]
+        handlers = list(filter(streams_messages, config["callbacks"].handlers))
         manager = CallbackManager(handlers, metadata=config["metadata"])
         name = config["metadata"]["langgraph_node"]
         # LangGraph's handler takes a span for a node if the span has the name in the metadata.

@@ -13,9 +13,9 @@ is resumed there. `turn` has the node of an agent whose calls may wait for each 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -57,7 +57,7 @@ from agent_factory.runtime.routing import (
     taken_answer,
 )
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.step import Run, Stage, Step, run_of
+from agent_factory.runtime.step import Run, Stage, run_of
 from agent_factory.state.channels import random_id
 from agent_factory.state.history import error_result, last_turn, with_reviewers
 from agent_factory.state.schema import ANSWER, TOOL_SIGNALS
@@ -74,7 +74,7 @@ from agent_factory.tools.tool_node import (
 )
 from agent_factory.topology.model import END, TOOLS
 from agent_factory.types import run_services
-from agent_factory.upstream import node_runnable, raise_late, read_keys, saver_of
+from agent_factory.upstream import raise_late, saver_of
 
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: a subgraph's namespace begins with its parent's."""
@@ -405,55 +405,8 @@ def _compose(
     return recorder.tools(call_layers)
 
 
-class ToolsStage(Stage):
-    """Stage of the tools node: in a fused run, the node itself chooses the next node."""
-
-    @cached_property
-    def _leading(self) -> Runnable[Any, Any]:
-        return node_runnable(self._pregel_node, _LeadFromTools(self))
-
-    def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> object:
-        if config is None or (run := run_of(config)) is None:
-            return self.alone.invoke(input, config)
-        if TOOLS in run.deferred_outcomes:
-            step = self._step_after_calls(config, run)
-            copy_context().run(self._take_nodes, step)
-            return step.write(config)
-        # LangGraph traces this node itself, so `first_config` makes no id of a run.
-        return self._leading.invoke(input, run.first_config(config, is_traced=True))
-
-    async def ainvoke(
-        self, input: object, config: RunnableConfig | None = None, **_: object
-    ) -> object:
-        if config is None or (run := run_of(config)) is None:
-            return await self.alone.ainvoke(input, config)
-        if TOOLS in run.deferred_outcomes:
-            step = self._step_after_calls(config, run)
-            return await self._atake(step, config, streaming=False)
-        return await self._leading.ainvoke(input, run.first_config(config, is_traced=True))
-
-    async def astream(
-        self, input: object, config: RunnableConfig | None = None, **_: object
-    ) -> AsyncIterator[object]:
-        """Run as `ainvoke`, with the events of a stream for callbacks that listen to them."""
-        if config is None or (run := run_of(config)) is None:
-            node = self.alone
-        elif TOOLS in run.deferred_outcomes:
-            step = self._step_after_calls(config, run)
-            yield await self._atake(step, config, streaming=True)
-            return
-        else:
-            node, config = self._leading, run.first_config(config, is_traced=True)
-        async for part in node.astream(input, config):
-            yield part
-
-    def _step_after_calls(self, config: RunnableConfig, run: Run) -> Step:
-        """Return a step with the outcome that the nodes after the tools had in an earlier step."""
-        return Step(self, read_keys(config, list(self.fusion.keys)), config, run)
-
-
 @dataclass(eq=False, repr=False)
-class _LeadFromTools(Runnable[Any, Any]):
+class LeadFromTools(Runnable[Any, Any]):
     """The end of a tools node: writes the results, and the next node."""
 
     stage: Stage
