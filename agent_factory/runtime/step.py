@@ -202,7 +202,7 @@ class Stage(Runnable[Any, Any]):
         return node_runnable(self._pregel_node, _Continue())
 
     @cached_property
-    def leading(self) -> Runnable[Any, Any]:
+    def with_lead(self) -> Runnable[Any, Any]:
         """The node with its own choice in place of its edges. LangGraph traces this node itself."""
         return node_runnable(self._pregel_node, self.lead and self.lead(self))
 
@@ -222,7 +222,7 @@ class Stage(Runnable[Any, Any]):
         if (run := run_of(config)) is None:
             return self.alone.invoke(input, config)
         if self.lead and self.name not in run.deferred_outcomes:
-            return self.leading.invoke(input, run.first_config(config, is_traced=True))
+            return self.with_lead.invoke(input, run.first_config(config, is_traced=True))
         step = Step(self, input, config, run)
         # In a copy: `enter` sets a config, and later calls of LangGraph need their own.
         copy_context().run(self._take_nodes, step)
@@ -233,7 +233,7 @@ class Stage(Runnable[Any, Any]):
         if (run := run_of(config)) is None:
             return await self.alone.ainvoke(input, config)
         if self.lead and self.name not in run.deferred_outcomes:
-            return await self.leading.ainvoke(input, run.first_config(config, is_traced=True))
+            return await self.with_lead.ainvoke(input, run.first_config(config, is_traced=True))
         return await self._atake(Step(self, input, config, run), config, streaming=False)
 
     async def astream(
@@ -245,7 +245,7 @@ class Stage(Runnable[Any, Any]):
             if self.lead is None or self.name in run.deferred_outcomes:
                 yield await self._atake(Step(self, input, config, run), config, streaming=True)
                 return
-            node, config = self.leading, run.first_config(config, is_traced=True)
+            node, config = self.with_lead, run.first_config(config, is_traced=True)
         async for part in node.astream(input, config):
             yield part
 
