@@ -44,16 +44,11 @@ def audit(
         try:
             newest = loaded_service.verify_audit(head=head)
         except AuditTampered as error:
-            if json:
-                wrong = {"head": None, "wrong_entry": error.number, "error": str(error)}
-                console.write_json(wrong)
-            else:
-                console.write(str(error))
+            wrong = {"head": None, "wrong_entry": error.number, "error": str(error)}
+            console.report(wrong, str(error), json=json)
             raise typer.Exit(1) from error
-        if json:
-            console.write_json({"head": newest, "wrong_entry": None, "error": None})
-        else:
-            console.write(f"The audit is intact. Its head is {newest}")
+        intact = {"head": newest, "wrong_entry": None, "error": None}
+        console.report(intact, f"The audit is intact. Its head is {newest}", json=json)
         return
     entries = loaded_service.inbox(tenant).audit(thread=thread, who=who, limit=limit)
 

@@ -149,6 +149,14 @@ def write_json(data: object) -> None:
     write(json.dumps(data, indent=2, ensure_ascii=False))
 
 
+def report(data: object, text: str, *, json: bool) -> None:
+    """Print the outcome of a command: data as JSON, or a text."""
+    if json:
+        write_json(data)
+    else:
+        write(text)
+
+
 def save(content: bytes, file: Path) -> None:
     """Write a file, and report the file on a terminal."""
     try:

@@ -197,11 +197,10 @@ def middleware(
     _check_new(directory, *paths)
     skeleton = Skeleton(name, root_and_name(paths[0].absolute())[1], selection)
     written = _write({paths[0]: skeleton.code, paths[1]: skeleton.tests})
-    if json:
-        console.write_json({"class": name, "hooks": selection, "files": written})
-        return
-    console.write(f"Wrote {' and '.join(written)}.")
-    console.write(f"Try them: python -m pytest --doctest-modules {' '.join(written)}")
+    data = {"class": name, "hooks": selection, "files": written}
+    command = f"python -m pytest --doctest-modules {' '.join(written)}"
+    text = f"Wrote {' and '.join(written)}.\nTry them: {command}"
+    console.report(data, text, json=json)
 
 
 def agent(
@@ -244,11 +243,8 @@ def agent(
     build = load_builder(f"{folder / name / 'agent.py'}:build_agent")
     plan = topology_of(build(ScriptedChatModel([])))
     written += _write({folder / SNAPSHOT: plan.to_snapshot()})
-    if json:
-        console.write_json({"package": name, "files": written})
-        return
-    console.write(f"Wrote {folder} with {len(written)} files.")
-    console.write(f"Try it: cd {folder} && python -m pytest")
+    text = f"Wrote {folder} with {len(written)} files.\nTry it: cd {folder} && python -m pytest"
+    console.report({"package": name, "files": written}, text, json=json)
 
 
 def _check_new(directory: Path, *paths: Path) -> None:

@@ -154,11 +154,11 @@ def _memory_at_rest() -> Iterator[None]:
 
 def _signals() -> list[int]:
     """Ctrl-C and SIGTERM from now on, in place of exceptions: runs may end first."""
-    received: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         # No Event: the interrupted code may hold its lock.
-        signal.signal(number, lambda number, _: received.append(number))
-    return received
+        signal.signal(number, lambda number, _: signals.append(number))
+    return signals
 
 
 def end(service: Service, grace: float, signals: list[int]) -> None:
@@ -308,12 +308,11 @@ def drain(
             time.sleep(0.2)
             # An ended worker has no row.
             left = workers & {entry["id"] for entry in loaded_service.workers()}
-    if json:
-        console.write_json({"drained": sorted(workers - left), "left": sorted(left)})
-    else:
-        console.write(f"Drained {console.counted(len(workers - left), 'worker')}.")
-        for name in sorted(left):
-            console.write(f"Still there: {name}")
+    gone = workers - left
+    lines = [f"Drained {console.counted(len(gone), 'worker')}."]
+    lines += [f"Still there: {name}" for name in sorted(left)]
+    data = {"drained": sorted(gone), "left": sorted(left)}
+    console.report(data, "\n".join(lines), json=json)
     if left:
         raise typer.Exit(1)
 
@@ -323,13 +322,9 @@ def reindex(service: Target, json: AsJson = False, traceback: ShowTraceback = Fa
     loaded_service = load_service(service)
     number = sum(1 for _ in console.with_progress(loaded_service.reindex(), "Indexing threads"))
     waiting = loaded_service.inbox().count()
-    if json:
-        console.write_json({"threads": number, "waits": waiting})
-    else:
-        console.write(
-            f"Indexed {console.counted(number, 'thread')}; "
-            f"{console.counted(waiting, 'decision')} {'is' if waiting == 1 else 'are'} open."
-        )
+    decisions = f"{console.counted(waiting, 'decision')} {'is' if waiting == 1 else 'are'} open"
+    text = f"Indexed {console.counted(number, 'thread')}; {decisions}."
+    console.report({"threads": number, "waits": waiting}, text, json=json)
 
 
 def submit(
@@ -353,10 +348,8 @@ def submit(
 ) -> None:
     """Give a message to an agent of a service, and show the answer as it arrives."""
     loaded_service = load_service(service)
-    arrival: Any = {"waiting": waiting, "by": by}
-    run = loaded_service.submit(
-        agent, thread=thread, message=message, message_id=message_id, tenant=tenant, **arrival
-    )
+    options: Any = {"message_id": message_id, "tenant": tenant, "waiting": waiting, "by": by}
+    run = loaded_service.submit(agent, thread=thread, message=message, **options)
     has_text = False
     if not (json or no_wait):
         console.note(f"Thread {run.thread_id}, run {run.id}.")
@@ -451,10 +444,9 @@ def decide(
         tenant=tenant,
         via="cli",
     )
-    if json:
-        console.write_json({"run": run.id, "thread": run.thread_id, "status": run.status})
-    else:
-        console.write(f"Decided: {decision}. Thread {run.thread_id} continues.")
+    data = {"run": run.id, "thread": run.thread_id, "status": run.status}
+    text = f"Decided: {decision}. Thread {run.thread_id} continues."
+    console.report(data, text, json=json)
 
 
 def approvals(
@@ -474,17 +466,14 @@ def approvals(
     loaded_service = load_service(service)
     if revoke is not None:
         approval = loaded_service.revoke(revoke, by=by, tenant=tenant)
-        if json:
-            console.write_json(asdict(approval))
-        else:
-            console.write(f"Revoked: {approval}. Such calls are asked about again.")
+        text = f"Revoked: {approval}. Such calls are asked about again."
+        console.report(asdict(approval), text, json=json)
         return
     rows = loaded_service.approvals(tenant=tenant, active=not everything)
 
     def cells(row: StandingApproval) -> dict[str, str | RichText]:
         until = console.local_time(row.expires_at)
-        if row.revoked_at is not None:
-            until = f"revoked by {row.revoked_by}"
+        until = until if row.revoked_at is None else f"revoked by {row.revoked_by}"
         return {
             "id": row.id,
             "agent": row.agent,

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.serve import a2a, ag_ui, langgraph, mcp, openai, openapi, pages
-from agent_factory.serve.errors import error_response, logger, refusal_of, status_of
+from agent_factory.serve.errors import logger, refusal
 from agent_factory.serve.health import health_routes
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
@@ -26,12 +26,17 @@ from agent_factory.serve.security import (
     RateLimiter,
     RequestGuard,
     SecurityHeaders,
-    rate_limiters,
 )
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Service
 
 _ORIGIN = re.compile(r"\w+://[^/*]+")
+
+_HEADERS = (
+    "Content-Location", "Location", "Retry-After", "X-Pagination-Next", "X-Pagination-Total",
+    "X-Thread-Id",
+)  # fmt: skip
+"""Headers for pages of other origins, to which a browser shows few others."""
 
 
 def create_app(
@@ -95,7 +100,10 @@ def create_app(
             "Nobody is authenticated, so only requests from this machine are served. Pass "
             "authenticate= to create_app before others can reach it, also by a proxy."
         )
-    principals, addresses = rate_limiters(rate_limit, service.take_requests)
+    principals, addresses = (
+        RateLimiter(kind, getattr(rate_limit, kind, None), service.take_requests)
+        for kind in ("principal", "address")
+    )
 
     def with_principal(route: Route) -> Route:
         """A route whose endpoint knows the principal, and whether they may decide about a wait."""
@@ -122,13 +130,26 @@ def create_app(
     return Starlette(
         routes=[
             *open_api,
-            *pages.open_routes(),
+            pages.static_files(),
             *map(with_principal, api),
             *map(with_principal, openapi.routes([*open_api, *api])),
             *map(with_principal, pages.routes(service)),
         ],
-        middleware=_middleware(addresses, body_limit, origins),
-        exception_handlers={AgentFactoryError: _failed, HTTPException: _failed},
+        # The outermost first.
+        middleware=[
+            # Refusals of the other two get the headers as well.
+            Middleware(SecurityHeaders),
+            # Around the guard: a page reads a refusal by these headers.
+            Middleware(
+                CORSMiddleware,
+                allow_origins=origins,
+                allow_methods=["*"],
+                allow_headers=["*"],
+                expose_headers=_HEADERS,
+            ),
+            Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
+        ],
+        exception_handlers={AgentFactoryError: refusal, HTTPException: refusal},
     )
 
 
@@ -137,40 +158,3 @@ async def _info(_: Request) -> Response:
     return JsonResponse(
         {"version": version("agent-factory"), "flags": {"assistants": True, "crons": True}}
     )
-
-
-def _middleware(
-    addresses: RateLimiter, body_limit: int, origins: Collection[str]
-) -> list[Middleware]:
-    """Middleware around all routes, the outermost first."""
-    return [
-        # The outermost: refusals of the other two get the headers as well.
-        Middleware(SecurityHeaders),
-        Middleware(
-            # Around the guard: a page reads a refusal by these headers.
-            CORSMiddleware,
-            allow_origins=origins,
-            allow_methods=["*"],
-            allow_headers=["*"],
-            # A browser shows a page of another origin few other headers.
-            expose_headers=[
-                "Content-Location",
-                "Location",
-                "Retry-After",
-                "X-Pagination-Next",
-                "X-Pagination-Total",
-                "X-Thread-Id",
-            ],
-        ),
-        Middleware(RequestGuard, addresses=addresses, body_limit=body_limit, origins=origins),
-    ]
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    """The response to a refused request."""
-    if isinstance(error, HTTPException):
-        return error_response(request, error.status_code, error.detail, headers=error.headers)
-    assert isinstance(error, AgentFactoryError)  # no other is handled here
-    if status_of(error) >= 500:
-        raise error  # RequestGuard answers without details
-    return error_response(request, *refusal_of(request, error))

@@ -118,7 +118,6 @@ def result_decisions(
     """Results of calls as decisions, by the ids of the waits.
 
     Args:
-        waits: The waits of the thread.
         results: The results by the ids of the calls.
     """
     return {
@@ -138,9 +137,6 @@ def with_settings(
 
     Args:
         decisions: Results of calls, see `result_decisions`.
-        settings: The settings, see `client_settings`.
-        run: The run that waits.
-        messages: The messages of the thread.
     """
     history: Sequence[Any] = messages
     previous = client_request(history)

@@ -52,6 +52,8 @@ _STATUS: dict[type[Exception], int] = {
 
 def status_of(error: Exception) -> int:
     """The status code of the response for an error."""
+    if isinstance(error, HTTPException):
+        return error.status_code
     # By the nearest class: some errors of reviews have another status than ReviewError.
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
@@ -100,10 +102,11 @@ def refusal_of(
     Args:
         words: Writes an error of the caller as text.
     """
+    status = status_of(error)
     if isinstance(error, HTTPException):
-        return error.status_code, error.detail
-    if isinstance(error, AgentFactoryError) and status_of(error) < 500:
-        return status_of(error), words(error)
+        return status, error.detail
+    if isinstance(error, AgentFactoryError) and status < 500:
+        return status, words(error)
     return logged_failure(request, error)
 
 
@@ -115,6 +118,16 @@ def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
     if status == 503:
         text = "The database is not available now. Try again."
     return status, f"{text} Its log says why, under {number}."
+
+
+async def refusal(request: Request, error: Exception) -> JsonResponse:
+    """The response to a refused request, for an application."""
+    headers = None
+    if isinstance(error, HTTPException):
+        headers = error.headers
+    elif status_of(error) >= 500:
+        raise error  # RequestGuard answers without details
+    return error_response(request, *refusal_of(request, error), headers=headers)
 
 
 def require_extra(extra: str, name: str) -> None:

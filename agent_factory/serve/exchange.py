@@ -31,7 +31,6 @@ class ThreadView:
 
     Args:
         info: The thread; None before the first message.
-        values: The state.
         checkpoint: The id of the newest checkpoint.
         waits: The open waits, with those for the client.
     """
@@ -76,10 +75,7 @@ class Exchange:
     `follow` as its events, and ends with texts for the `outcome`.
 
     Args:
-        service: The service.
-        principal: The principal of the request.
         may_decide: Says whether the principal may decide about a wait; None allows each.
-        agent: The agent.
         thread: The id of the thread; None for a new one.
         via: The protocol, for the audit.
         runs: The runs that answer: first the run of a decision, then the run of a message.

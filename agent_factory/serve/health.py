@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_factory.errors import ArgumentError, MissingExtra
-from agent_factory.serve.errors import logger
+from agent_factory.serve.errors import logger, refusal
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.metrics import exposition
 from agent_factory.serve.principal import is_local
@@ -74,28 +74,25 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
         )
 
     async def metrics(request: Request) -> Response:
-        if metrics_token is None:
-            if not is_local(request):
-                raise HTTPException(
-                    403,
-                    "Metrics are shown to requests from this machine alone. Set a token for "
-                    "others: AGENT_FACTORY_METRICS_TOKEN.",
-                )
-        else:
-            sent = request.headers.get("authorization", "")
-            # As bytes, because `compare_digest` takes no text beyond ASCII.
-            if not secrets.compare_digest(sent.encode(), f"Bearer {metrics_token}".encode()):
-                raise HTTPException(
-                    401,
-                    "Send the token of the metrics as `Authorization: Bearer ...`.",
-                    {"WWW-Authenticate": "Bearer"},
-                )
+        sent = request.headers.get("authorization", "")
+        if metrics_token is None and not is_local(request):
+            raise HTTPException(
+                403,
+                "Metrics are shown to requests from this machine alone. Set a token for others: "
+                "AGENT_FACTORY_METRICS_TOKEN.",
+            )
+        # As bytes, because `compare_digest` takes no text beyond ASCII.
+        if metrics_token is not None and not secrets.compare_digest(
+            sent.encode(), f"Bearer {metrics_token}".encode()
+        ):
+            text = "Send the token of the metrics as `Authorization: Bearer ...`."
+            raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
         try:
             # In a thread: gauges ask the database.
-            text, kind = await to_thread.run_sync(exposition)
+            content, kind = await to_thread.run_sync(exposition)
         except MissingExtra as error:
             raise HTTPException(501, str(error)) from error
-        return Response(text, headers={"Content-Type": kind})
+        return Response(content, headers={"Content-Type": kind})
 
     endpoints = {"/ok": ok, "/live": live, "/ready": ready, "/metrics": metrics}
     return [Route(path, endpoint) for path, endpoint in endpoints.items()]
@@ -110,13 +107,5 @@ def health_app(service: Service, metrics_token: str | None = None) -> Starlette:
     >>> TestClient(health_app(service)).get("/ready").json()
     {'ready': True, 'problems': []}
     """
-
-    async def failed(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return JsonResponse(
-            {"detail": error.detail}, status_code=error.status_code, headers=error.headers
-        )
-
-    return Starlette(
-        routes=health_routes(service, metrics_token), exception_handlers={HTTPException: failed}
-    )
+    routes = health_routes(service, metrics_token)
+    return Starlette(routes=routes, exception_handlers={HTTPException: refusal})

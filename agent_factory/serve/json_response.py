@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -29,23 +29,10 @@ class JsonResponse(Response):
         return to_json(content).encode()
 
 
-def page_response(rows: Sequence[object], total: int, offset: int) -> JsonResponse:
-    """A part of a list, with headers for the length of the list and the begin of the rest.
-
-    Args:
-        total: The length of the whole list.
-        offset: The begin of the part.
-    """
-    headers, end = {"X-Pagination-Total": str(total)}, offset + len(rows)
-    if end < total:
-        headers["X-Pagination-Next"] = str(end)
-    return JsonResponse(rows, headers=headers)
-
-
 def search_response(
     nouns: Any, body: Any, filters: Mapping[str, Any], shown: Callable[[Any], Mapping[str, Any]]
 ) -> JsonResponse:
-    """The part of a list for a search.
+    """The part of a list for a search, with headers for its length and the begin of the rest.
 
     Args:
         nouns: The list of the service, with `search` and `count`.
@@ -54,7 +41,11 @@ def search_response(
         shown: Writes a row for clients of LangGraph.
     """
     rows = [selected(shown(row), body.select) for row in nouns.search(**filters, **body.order)]
-    return page_response(rows, nouns.count(**filters), body.offset)
+    total, end = nouns.count(**filters), body.offset + len(rows)
+    headers = {"X-Pagination-Total": str(total)}
+    if end < total:
+        headers["X-Pagination-Next"] = str(end)
+    return JsonResponse(rows, headers=headers)
 
 
 def failure_of(error: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ def export_metrics() -> bool:
         False if the extra `metrics` is not installed.
     """
     try:
-        _require()
+        require("metrics", "The route /metrics")
     except MissingExtra:
         return False
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -34,11 +34,7 @@ def exposition() -> tuple[bytes, str]:
     Raises:
         MissingExtra: The extra `metrics` is not installed.
     """
-    _require()
+    require("metrics", "The route /metrics")
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
     return generate_latest(), CONTENT_TYPE_LATEST
-
-
-def _require() -> None:
-    require("metrics", "The route /metrics")

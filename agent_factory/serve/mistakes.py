@@ -24,13 +24,7 @@ _WORDS = {
 
 
 def explained(error: ValidationError, kind: type[BaseModel], body: object) -> str:
-    """Describe the mistakes in a body, in a sentence for each field.
-
-    Args:
-        error: The mistakes.
-        kind: The expected type of the body.
-        body: The body, parsed.
-    """
+    """Describe the mistakes in a body, in a sentence for each field."""
     sentences = []
     for mistake in error.errors():
         loc, reason = mistake["loc"], mistake["type"]

@@ -23,13 +23,13 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _JSON = "application/json"
 
 
-def routes(described: Sequence[Route]) -> list[Route]:
+def routes(api: Sequence[Route]) -> list[Route]:
     """The routes of the description of other routes: as JSON, and as a page."""
 
     # Once: the forms of all bodies take a while to make.
     @cache
     def whole() -> dict[str, Any]:
-        return description(described)
+        return description(api)
 
     async def as_json(_: Request) -> Response:
         return JsonResponse(whole())
@@ -40,7 +40,7 @@ def routes(described: Sequence[Route]) -> list[Route]:
     return [Route("/openapi.json", as_json), Route("/docs", as_page)]
 
 
-def description(described: Sequence[Route]) -> dict[str, Any]:
+def description(api: Sequence[Route]) -> dict[str, Any]:
     """The description of routes.
 
     >>> async def ok(_):
@@ -48,12 +48,12 @@ def description(described: Sequence[Route]) -> dict[str, Any]:
     >>> description([Route("/ok", ok)])["paths"]["/ok"]["get"]["summary"]
     'Say that the server runs.'
     """
-    bodies = {route.body for route in described if isinstance(route, ApiRoute) and route.body}
+    bodies = {route.body for route in api if isinstance(route, ApiRoute) and route.body}
     # Sorted, for the same description in each process.
     ordered = sorted(bodies, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
-    for route in described:
+    for route in api:
         if not route.include_in_schema:
             continue
         path = _PARAMETER.sub(r"{\1}", route.path)
@@ -79,7 +79,7 @@ def description(described: Sequence[Route]) -> dict[str, Any]:
 
 def _operation(route: Route, method: str) -> dict[str, Any]:
     """The description of one method of a route."""
-    endpoint = route.described if isinstance(route, ApiRoute) else route.endpoint
+    endpoint = route.function if isinstance(route, ApiRoute) else route.endpoint
     words = [method.lower(), *re.findall(r"\w+", _PARAMETER.sub(r"\1", route.path))]
     operation: dict[str, Any] = {
         "operationId": "_".join(words),

@@ -80,7 +80,6 @@ class RateLimiter:
     nothing is counted.
 
     Args:
-        kind: The noun of the keys.
         per_minute: The most for each key. None counts nothing.
         take: Counts for all processes, as `Service.take_requests`.
     """
@@ -152,19 +151,6 @@ class RateLimiter:
         return HTTPException(429, text, {"Retry-After": str(ceil(wait))})
 
 
-def rate_limiters(
-    limit: RateLimit | None, take: Callable[..., float]
-) -> tuple[RateLimiter, RateLimiter]:
-    """Return limiters by principal and by address.
-
-    Args:
-        limit: The limits; None counts nothing.
-        take: As of `RateLimiter`.
-    """
-    most = (None, None) if limit is None else (limit.principal, limit.address)
-    return RateLimiter("principal", most[0], take), RateLimiter("address", most[1], take)
-
-
 def network_of(address: str) -> str:
     """The address by which requests are counted: of IPv6, a host has a network.
 
@@ -217,9 +203,7 @@ class RequestGuard:
     An unhandled error becomes an answer without details, and an entry in the log.
 
     Args:
-        app: The application within.
         addresses: Counts requests by address.
-        body_limit: The most bytes of a body.
         origins: Other origins whose pages may make requests, such as "https://chat.example.com".
     """
 

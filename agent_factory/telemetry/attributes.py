@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.outputs import LLMResult
 from langgraph.types import Command
 
 Attributes = dict[str, Any]
@@ -72,24 +73,18 @@ def of_model(metadata: Mapping[str, Any], params: Mapping[str, object]) -> Attri
 
 def of_response(result: LLMResult) -> Attributes:
     """Return the model's data about a response: names, reasons and numbers."""
-    # LangChain has a list for each prompt, with a list of the choices of the model.
-    generations = [choice for many in result.generations for choice in many]
     attributes: Attributes = {}
     reasons: list[str] = []
-    for generation in generations:
-        message = generation.message if isinstance(generation, ChatGeneration) else None
+    # LangChain has a list for each prompt, with a list of the choices of the model.
+    for generation in chain.from_iterable(result.generations):
+        message = getattr(generation, "message", None)
         metadata = {
             **(generation.generation_info or {}),
             **getattr(message, "response_metadata", {}),
         }
         # Providers name the same facts differently, and LangChain passes their names on.
-        reason = (
-            metadata.get("finish_reason")
-            or metadata.get("stop_reason")
-            or metadata.get("done_reason")
-        )
-        if reason:
-            reasons.append(str(reason))
+        names = ("finish_reason", "stop_reason", "done_reason")
+        reasons += [str(reason) for reason in map(metadata.get, names) if reason][:1]
         usage: Any = getattr(message, "usage_metadata", None) or {}
         read, output = (usage.get(f"{side}_token_details") or {} for side in ("input", "output"))
         attributes |= given(
@@ -134,15 +129,8 @@ def output_messages(messages: Sequence[BaseMessage]) -> Attributes:
 
 def generated(result: LLMResult) -> Attributes:
     """Return the messages of a response; a completion of text is a message too."""
-    return output_messages(
-        [
-            generation.message
-            if isinstance(generation, ChatGeneration)
-            else AIMessage(generation.text)
-            for many in result.generations
-            for generation in many
-        ]
-    )
+    generations = chain.from_iterable(result.generations)
+    return output_messages([getattr(g, "message", AIMessage(g.text)) for g in generations])
 
 
 def messages_in(state: object) -> list[BaseMessage]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 from uuid import UUID
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanContext, get_current_span
-from opentelemetry.util.types import AttributeValue
+from opentelemetry.trace import Span, get_current_span
 
 from agent_factory.telemetry.attributes import Attributes
 
@@ -21,7 +20,6 @@ class Run:
     """A run, from start to end.
 
     Args:
-        span: The span of the run.
         name: The name, without the operation.
         attributes: Attributes of the span and of metrics, without contents.
         parent: The run around, if this handler has seen its start.
@@ -32,7 +30,6 @@ class Run:
         inside: Inner runs under way.
         started: Time of the start, by `perf_counter`.
         is_streaming: Whether the model has sent a chunk.
-        has_ended: Whether the span has ended.
     """
 
     span: Span
@@ -56,6 +53,15 @@ class Run:
         return run is not None
 
 
+def _of_span(name: str) -> Callable[..., Any]:
+    """A method of `CurrentSpan` that is the method of the span."""
+
+    def method(self: CurrentSpan, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._span, name)(*args, **kwargs)
+
+    return method
+
+
 class CurrentSpan(Span):
     """The span of a run, and after the run the span that was current before.
 
@@ -74,41 +80,15 @@ class CurrentSpan(Span):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._span, name)  # attributes of the SDK's spans beyond the interface
 
-    def get_span_context(self) -> SpanContext:
-        """Return the identity of the span."""
-        return self._span.get_span_context()
-
-    def is_recording(self) -> bool:
-        """Return True if the span takes attributes and events."""
-        return self._span.is_recording()
-
-    def set_attribute(self, key: str, value: AttributeValue) -> None:
-        """Set an attribute."""
-        self._span.set_attribute(key, value)
-
-    def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
-        """Set attributes."""
-        self._span.set_attributes(attributes)
-
-    def add_event(self, *args: Any, **kwargs: Any) -> None:
-        """Add an event."""
-        self._span.add_event(*args, **kwargs)
-
-    def add_link(self, *args: Any, **kwargs: Any) -> None:
-        """Add a link."""
-        self._span.add_link(*args, **kwargs)
-
-    def record_exception(self, *args: Any, **kwargs: Any) -> None:
-        """Record an exception as an event."""
-        self._span.record_exception(*args, **kwargs)
-
-    def update_name(self, name: str) -> None:
-        """Change the name."""
-        self._span.update_name(name)
-
-    def set_status(self, *args: Any, **kwargs: Any) -> None:
-        """Set the status."""
-        self._span.set_status(*args, **kwargs)
+    get_span_context: Any = _of_span("get_span_context")
+    is_recording: Any = _of_span("is_recording")
+    set_attribute: Any = _of_span("set_attribute")
+    set_attributes: Any = _of_span("set_attributes")
+    add_event: Any = _of_span("add_event")
+    add_link: Any = _of_span("add_link")
+    record_exception: Any = _of_span("record_exception")
+    update_name: Any = _of_span("update_name")
+    set_status: Any = _of_span("set_status")
 
     def end(self, end_time: int | None = None) -> None:
         """Do nothing: the span ends with the run."""

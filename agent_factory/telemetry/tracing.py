@@ -159,6 +159,8 @@ class Telemetry(GraphCallbackHandler):
         """End the span of a failed runnable."""
         self._end(run_id, error)
 
+    on_llm_error = on_tool_error = on_retriever_error = on_chain_error
+
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Mark the span of a pausing run."""
         if run := self._runs.get(event.run_id):
@@ -218,10 +220,6 @@ class Telemetry(GraphCallbackHandler):
         """End the span of a model call, and count the tokens."""
         self._end(run_id, None, of_response(response), lambda _: generated(response))
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
-        """End the span of a failed model call."""
-        self._end(run_id, error)
-
     # Tools and retrievers
 
     def on_tool_start(
@@ -256,10 +254,6 @@ class Telemetry(GraphCallbackHandler):
 
         self._end(run_id, contents=result)
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
-        """End the span of a failed tool call."""
-        self._end(run_id, error)
-
     def on_retriever_start(
         self,
         serialized: dict[str, Any],
@@ -281,10 +275,6 @@ class Telemetry(GraphCallbackHandler):
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: object) -> None:
         """End the span of a search for documents."""
         self._end(run_id)
-
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: object) -> None:
-        """End the span of a failed search."""
-        self._end(run_id, error)
 
     # Spans
 

@@ -58,16 +58,16 @@ from agent_factory.service import NotFound, Service, ThreadBusy
 _MODES = ("text/plain", "application/json")
 
 
-def card_of(service: Service, base_url: str, agent: str) -> AgentCard:
-    """The card of an agent, on a server whose URL ends with a slash."""
+async def card_response(service: Service, request: Request, agent: str) -> Response:
+    """`GET /a2a/{agent}/.well-known/agent-card.json`."""
     description = service.description(agent) or f"The agent {agent!r}."
-    return AgentCard(
+    card = AgentCard(
         name=agent,
         description=description,
         version=version("agent-factory"),
         supported_interfaces=[
             AgentInterface(
-                url=f"{base_url}a2a/{quote(agent, safe='')}",
+                url=f"{request.base_url}a2a/{quote(agent, safe='')}",
                 protocol_binding="JSONRPC",
                 protocol_version=protocol,
             )
@@ -79,11 +79,7 @@ def card_of(service: Service, base_url: str, agent: str) -> AgentCard:
         default_output_modes=_MODES,
         skills=[AgentSkill(id=agent, name=agent, description=description, tags=["agent"])],
     )
-
-
-async def card_response(service: Service, request: Request, agent: str) -> Response:
-    """`GET /a2a/{agent}/.well-known/agent-card.json`."""
-    (route,) = create_agent_card_routes(card_of(service, str(request.base_url), agent))
+    (route,) = create_agent_card_routes(card)
     response: Response = await route.endpoint(request)
     # Private, since the card may depend on the principal.
     response.headers["Cache-Control"] = "private, max-age=60"
@@ -210,10 +206,7 @@ class _Handler(RequestHandler):
         """End a task."""
         request = context.state["request"]
         with _a2a_errors(request):
-            exchange = await run_in_threadpool(self._about, request, params.id)
-            status = await run_in_threadpool(lambda: exchange.run.status)
-            if status in ENDED:
-                raise TaskNotCancelableError(f"Task {params.id!r} has ended: it is {status}.")
+            exchange = await self._at_work(request, params.id, TaskNotCancelableError)
             await exchange.cancel()
             return await run_in_threadpool(task_of, self._service, request, exchange.run)
 
@@ -224,10 +217,7 @@ class _Handler(RequestHandler):
         """The events of a task, from the beginning."""
         request = context.state["request"]
         with _a2a_errors(request):
-            exchange = await run_in_threadpool(self._about, request, params.id)
-            status = await run_in_threadpool(lambda: exchange.run.status)
-            if status in ENDED:
-                raise UnsupportedOperationError(f"Task {params.id!r} has ended: it is {status}.")
+            exchange = await self._at_work(request, params.id, UnsupportedOperationError)
             async for event in events_of(exchange, request):
                 yield event
 
@@ -250,6 +240,14 @@ class _Handler(RequestHandler):
             NotFound: There is no such task of this tenant and this agent.
         """
         return Exchange.about(self._service, request, request.path_params["agent"], id, "a2a")
+
+    async def _at_work(self, request: Request, id: str, refusal: type[A2AError]) -> Exchange:
+        """The exchange about a task that has not ended."""
+        exchange = await run_in_threadpool(self._about, request, id)
+        status = await run_in_threadpool(lambda: exchange.run.status)
+        if status in ENDED:
+            raise refusal(f"Task {id!r} has ended: it is {status}.")
+        return exchange
 
     def _begin(self, params: SendMessageRequest, request: Request) -> Exchange:
         """Submit a message; a message with a task decides about the waits of the task."""

@@ -73,9 +73,6 @@ def to_decisions(message: Message, waits: Sequence[Wait]) -> dict[str, Any]:
     A text answers a question, or names a decision; data are a decision, or decisions by their
     waits.
 
-    Args:
-        waits: The waits of the task.
-
     Raises:
         InvalidParamsError: The message decides nothing.
     """

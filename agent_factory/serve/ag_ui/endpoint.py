@@ -136,9 +136,8 @@ class _Answer:
             # A client without its stream wants no other attempt.
             asks = bool(body.messages) and body.messages[-1].role == "user"
             run = exchange.repeat(body.run_id if asks else None, **options)
-        stored = {
-            message.id: message for message in run.messages
-        }  # as guards of the agent left them
+        # As guards of the agent left them.
+        stored = {message.id: message for message in run.messages}
         self.new = [stored.get(message.id, message) for message in new]
         # An earlier run; a worker may be faster than this line.
         if len(exchange.runs) == 1 and before.info and before.info.run == run.id:

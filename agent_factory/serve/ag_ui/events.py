@@ -19,8 +19,6 @@ class Events:
 
     Args:
         message_ids: The ids of messages of the client: these are not streamed.
-        state: The state of the client.
-        keys: The keys of the state to show.
     """
 
     def __init__(self, message_ids: Iterable[str], state: object, keys: Iterable[str]) -> None:

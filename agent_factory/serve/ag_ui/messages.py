@@ -33,10 +33,6 @@ def new_messages(
 
     Only the service writes tool results, reasoning and activities. A result of a call that the
     client has run answers that call: see `call_results`.
-
-    Args:
-        messages: The messages of the client.
-        thread_messages: The messages of the thread.
     """
     ids = {id_of(message) for message in thread_messages}
     new: list[BaseMessage] = []
@@ -67,12 +63,7 @@ def id_of(message: BaseMessage) -> str:
 def call_results(
     messages: Iterable[types.Message], thread_messages: Iterable[BaseMessage]
 ) -> dict[str, object]:
-    """New results from a client, by the ids of the calls.
-
-    Args:
-        messages: The messages of the client.
-        thread_messages: The messages of the thread.
-    """
+    """New results from a client, by the ids of the calls."""
     ids = {id_of(message) for message in thread_messages}
     results: dict[str, object] = {}
     for message in messages:

@@ -21,10 +21,9 @@ from agent_factory.service import Service
 
 def routes(service: Service, webhooks: Webhooks) -> list[Route]:
     """The routes of LangGraph's API."""
-    assistants, store = Assistants(service), Store(service)
-    threads, runs = Threads(service, assistants), Runs(service, assistants, webhooks)
-    commands = Commands(service, assistants, runs)
-    crons = CronRoutes(service, assistants, webhooks)
+    assistants, threads, store = Assistants(service), Threads(service), Store(service)
+    runs, crons = Runs(service, webhooks), CronRoutes(service, webhooks)
+    commands = Commands(service, runs)
     thread, assistant = "/threads/{thread}", "/assistants/{assistant}"
     return [
         ApiRoute("POST", "/assistants", assistants.create),
@@ -39,7 +38,7 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
         ApiRoute("GET", f"{assistant}/schemas", assistants.schemas),
         ApiRoute("GET", f"{assistant}/subgraphs", assistants.subgraphs),
         ApiRoute("GET", f"{assistant}/subgraphs/{{namespace}}", assistants.subgraphs),
-        ApiRoute("GET", "/threads", threads.list),
+        ApiRoute("GET", "/threads", threads.search),
         ApiRoute("POST", "/threads", threads.create),
         ApiRoute("POST", "/threads/search", threads.search),
         ApiRoute("POST", "/threads/count", threads.count),
@@ -56,7 +55,7 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
         Route(f"{thread}/state", refuse_state, methods=["PATCH"], include_in_schema=False),
         ApiRoute("POST", f"{thread}/state/checkpoint", threads.state_at),
         ApiRoute("GET", f"{thread}/state/{{checkpoint}}", threads.state),
-        ApiRoute("GET", f"{thread}/history", threads.list_history),
+        ApiRoute("GET", f"{thread}/history", threads.history),
         ApiRoute("POST", f"{thread}/history", threads.history),
         *_run_routes(runs, crons),
         ApiRoute("PUT", "/store/items", store.put),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_factory.serve.body import number
+from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.json_response import JsonResponse, search_response, time_text
 from agent_factory.serve.langgraph.requests import (
     AssistantChange,
@@ -15,30 +16,16 @@ from agent_factory.serve.langgraph.requests import (
     AssistantVersion,
     AssistantVersionSearch,
     NewAssistant,
-    NewRun,
 )
-from agent_factory.service import AlreadyExists, Assistant, Service
+from agent_factory.service import AlreadyExists, Assistant
 from agent_factory.service import Assistants as TenantAssistants
 from agent_factory.types import Graph
-
-Run = TypeVar("Run", bound=NewRun)
 
 _PAGE = 100
 
 
-class Assistants:
+class Assistants(Endpoints):
     """Answers requests about assistants."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def get_assistant(self, assistant: str, tenant: str) -> Assistant:
-        """An assistant of a tenant, by its id or the name of an agent.
-
-        Raises:
-            NotFound: There is no such assistant.
-        """
-        return self._service.assistants(tenant).get(assistant)
 
     def create(self, request: Request, body: NewAssistant) -> JsonResponse:
         """Create an assistant: an agent with settings."""
@@ -69,7 +56,7 @@ class Assistants:
 
     def get(self, request: Request) -> JsonResponse:
         """Get an assistant."""
-        return JsonResponse(_shown(self._assistant(request)))
+        return JsonResponse(_shown(self._in_path(request)))
 
     def change(self, request: Request, body: AssistantChange) -> JsonResponse:
         """Write a new version of an assistant."""
@@ -109,44 +96,35 @@ class Assistants:
         xray: int | bool = inner.lower() == "true"
         if inner.isdecimal():
             xray = number(request, "xray", 0)
-        graph = self._graph(request)
-        return JsonResponse(graph.get_graph(xray=xray).to_json())
+        return JsonResponse(self._graph(request).get_graph(xray=xray).to_json())
 
     def schemas(self, request: Request) -> JsonResponse:
         """Get the schemas of an assistant."""
-        name = (self._assistant(request)).agent
-        return JsonResponse({"graph_id": name, **_schemas(self._service.agents[name])})
+        name = self._in_path(request).agent
+        return JsonResponse(_schemas(name, self._service.agents[name]))
 
     def subgraphs(self, request: Request) -> JsonResponse:
         """Get the graphs inside that of an assistant."""
         recurse = request.query_params.get("recurse", "false").lower() in ("true", "1")
         namespace = request.path_params.get("namespace")
-        graph = self._graph(request)
-        subgraphs = graph.get_subgraphs(namespace=namespace, recurse=recurse)
-        return JsonResponse(
-            {name: {"graph_id": name, **_schemas(inner)} for name, inner in subgraphs}
-        )
+        subgraphs = self._graph(request).get_subgraphs(namespace=namespace, recurse=recurse)
+        return JsonResponse({name: _schemas(name, inner) for name, inner in subgraphs})
 
     def _graph(self, request: Request) -> Graph:
-        return self._service.agents[(self._assistant(request)).agent]
+        return self._service.agents[self._in_path(request).agent]
 
-    def _assistant(self, request: Request) -> Assistant:
-        return self._of(request).get(request.path_params["assistant"])
+    def _in_path(self, request: Request) -> Assistant:
+        return self._assistant(request, request.path_params["assistant"])
 
     def _of(self, request: Request) -> TenantAssistants:
         """The assistants of the caller's tenant."""
         return self._service.assistants(request.state.principal.tenant)
 
 
-def with_settings(body: Run, assistant: Assistant) -> Run:
-    """A run with the settings of its assistant, where the request has none."""
-    asked = {"config": body.config, "context": body.context, "metadata": body.metadata}
-    return body.model_copy(update=assistant.settings_of(asked))
-
-
-def _schemas(graph: Any) -> dict[str, object]:
+def _schemas(name: str, graph: Any) -> dict[str, object]:
     """The schemas of a graph, without private keys."""
     return {
+        "graph_id": name,
         "input_schema": graph.get_input_jsonschema(),
         "output_schema": graph.get_output_jsonschema(),
         # The same: the schema of the whole state has private keys.

@@ -16,9 +16,9 @@ from starlette.requests import Request
 
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import Keeps, RequestPart, StrictBody, read_body
-from agent_factory.serve.errors import status_of, text_of
+from agent_factory.serve.endpoints import Endpoints
+from agent_factory.serve.errors import refusal_of, status_of, text_of
 from agent_factory.serve.json_response import JsonResponse, to_json
-from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.protocol import (
     CHANNELS,
     RECORDED,
@@ -28,7 +28,7 @@ from agent_factory.serve.langgraph.protocol import (
 )
 from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.langgraph.runs import Runs
-from agent_factory.serve.langgraph.stream import PING_SECONDS, ThreadJobs
+from agent_factory.serve.langgraph.stream import PING_SECONDS, thread_jobs
 from agent_factory.serve.mistakes import explained
 from agent_factory.service import NotFound, Run, RunCancelled, Service
 
@@ -120,7 +120,6 @@ class InputInject(StrictBody):
         """The same request in LangGraph's API of runs, with the settings of the run.
 
         Args:
-            assistant: The assistant of the run.
             asked: The request of the run.
         """
         settings = ("config", "interrupt_before", "interrupt_after")
@@ -167,14 +166,14 @@ _NOT_OFFERED = {
     "subscription.unsubscribe": "Close the stream of events.",
     "subscription.reconnect": "POST /threads/{thread_id}/stream/events with `since`.",
 }
-_CODES = {403: "permission_denied"}
 
 
-class Commands:
+class Commands(Endpoints):
     """Answers the two requests of the protocol."""
 
-    def __init__(self, service: Service, assistants: Assistants, runs: Runs) -> None:
-        self._service, self._assistants, self._runs = service, assistants, runs
+    def __init__(self, service: Service, runs: Runs) -> None:
+        super().__init__(service)
+        self._runs = runs
 
     async def command(self, request: Request) -> JsonResponse:
         """Start a run or answer interrupts, in LangGraph's protocol v2."""
@@ -188,29 +187,28 @@ class Commands:
             result = await run_in_threadpool(self._result, request, command.method, content)
         except _Refusal as error:
             return _refused(command.id, error.code, str(error))
-        except HTTPException as error:
-            return _refused(command.id, _code(error.status_code, error), error.detail)
         except NotFound as error:  # as on all routes: other tenants' threads do not exist
             return _refused(command.id, "no_such_run", text_of(error), 404)
-        except AgentFactoryError as error:
-            return _refused(command.id, _code(status_of(error), error), text_of(error))
+        except (AgentFactoryError, HTTPException) as error:
+            if status_of(error) >= 500:  # the protocol has no code for a failure of the server
+                raise
+            code = "permission_denied" if status_of(error) == 403 else "invalid_argument"
+            return _refused(command.id, code, refusal_of(request, error)[1])
         return JsonResponse({"type": "success", "id": command.id, "result": result})
 
     def _result(self, request: Request, method: str, content: object) -> dict[str, object]:
-        thread = request.path_params["thread"]
         if method == "run.start":
             start = _read(CommandWith[RunStart], content)
-            tenant = request.state.principal.tenant
             try:
-                self._assistants.get_assistant(start.assistant_id, tenant)
+                self._assistant(request, start.assistant_id)
             except NotFound as error:
                 # A mistake in the command. Later, NotFound is about the thread.
                 raise _Refusal("invalid_argument", text_of(error)) from error
-            return {"run_id": self._start(request, thread, start.run()).id}
+            return {"run_id": self._start(request, start.run()).id}
         if method == "input.respond":
-            self._respond(request, thread, _read(CommandWith[InputRespond], content))
+            self._respond(request, _read(CommandWith[InputRespond], content))
         elif method == "input.inject":
-            self._inject(request, thread, _read(CommandWith[InputInject], content))
+            self._inject(request, _read(CommandWith[InputInject], content))
         elif method in _NOT_OFFERED:
             text = f"{method!r} is not offered by this server. {_NOT_OFFERED[method]}"
             raise _Refusal("not_supported", text)
@@ -220,36 +218,33 @@ class Commands:
             raise _Refusal("unknown_command", text)
         return {}
 
-    def _respond(self, request: Request, thread: str, respond: InputRespond) -> Run:
+    def _respond(self, request: Request, respond: InputRespond) -> None:
         if not respond.answers:
-            raise _Refusal(
-                "invalid_argument", "params.interrupt_id or params.responses is missing."
-            )
-        info = self._service.threads.get(thread, tenant=request.state.principal.tenant)
+            text = "params.interrupt_id or params.responses is missing."
+            raise _Refusal("invalid_argument", text)
+        info = self._thread(request)
         if info.status != "waiting":
             raise _Refusal("no_such_run", "The thread does not wait for an answer.")
-        # Without a tenant, which the line above has checked.
-        waiting = [interrupt.id for interrupt in self._service.threads.state(thread).interrupts]
+        waiting = [interrupt.id for interrupt in self._service.threads.state(info.id).interrupts]
         for id in respond.answers:
             if id not in waiting:
                 text = f"The thread does not wait for an answer to interrupt {id!r}."
                 raise _Refusal("no_such_interrupt", f"{text} It waits for: {', '.join(waiting)}.")
-        return self._start(request, thread, respond.run(info.agent))
+        self._start(request, respond.run(info.agent))
 
-    def _inject(self, request: Request, thread: str, inject: InputInject) -> Run:
+    def _inject(self, request: Request, inject: InputInject) -> None:
         if inject.namespace:
             text = "params.namespace: a message goes to the outermost agent. Leave it out."
             raise _Refusal("invalid_argument", text)
-        tenant = request.state.principal.tenant
-        info = self._service.threads.get(thread, tenant=tenant)
+        info = self._thread(request)
         if info.run is None or info.status not in ("queued", "running"):
             raise _Refusal("no_such_run", "No run works on the thread. Send 'run.start'.")
-        run = self._service.run(info.run, tenant=tenant)
+        run = self._service.run(info.run)
         # With other settings than the run's, the message would wait for its turn.
         assistant = str(run.info.metadata.get("assistant_id") or info.agent)
-        return self._start(request, thread, inject.run(assistant, run.request))
+        self._start(request, inject.run(assistant, run.request))
 
-    def _start(self, request: Request, thread: str, values: dict[str, object]) -> Run:
+    def _start(self, request: Request, values: dict[str, object]) -> Run:
         options = {"stream_mode": sorted(RECORDED), "stream_subgraphs": True}
         # A thread of a new conversation does not exist yet.
         body = {**values, **options, "if_not_exists": "create"}
@@ -258,7 +253,7 @@ class Commands:
         except ValidationError as error:
             text = explained(error, NewRun, body)
             raise HTTPException(422, f"params: {text}") from error
-        return self._runs.start(request, thread, new_run)
+        return self._runs.start(request, request.path_params["thread"], new_run)
 
     async def events(self, request: Request, body: NewEventStream) -> EventSourceResponse:
         """Stream the events of a thread, in LangGraph's protocol v2."""
@@ -268,25 +263,18 @@ class Commands:
                 text = f"channels must be some of {expected} and 'custom:...', got {channel!r}."
                 raise HTTPException(422, text)
         subscription = Subscription(frozenset(body.channels), body.namespaces, body.depth)
-        thread, tenant = request.path_params["thread"], request.state.principal.tenant
         # Now: a stream that has begun has no status for an error.
-        await run_in_threadpool(lambda: self._service.threads.get(thread, tenant=tenant))
-        jobs = ThreadJobs(self._service, thread, tenant)
-        return EventSourceResponse(
-            _thread_events(jobs, subscription, body.since), ping=PING_SECONDS
-        )
+        info = await run_in_threadpool(self._thread, request)
+        # The number of an event begins with that of its job.
+        first = None if body.since is None else body.since // _EVENTS_OF_A_JOB
+        jobs = thread_jobs(self._service, info.id, info.tenant, lambda n: n % _JOBS == first)
+        events = _thread_events(jobs, subscription, body.since)
+        return EventSourceResponse(events, ping=PING_SECONDS)
 
 
 def _refused(id: int | None, code: str, text: str, status: int = 200) -> JsonResponse:
     """An error of the protocol; about a readable command, the status is 200."""
     return JsonResponse({"type": "error", "id": id, "error": code, "message": text}, status)
-
-
-def _code(status: int, error: Exception) -> str:
-    """The code of an error; the protocol has none for a failure of the server."""
-    if status >= 500:
-        raise error
-    return _CODES.get(status, "invalid_argument")
 
 
 def _read(kind: type[CommandWith[Params]], content: object) -> Params:
@@ -298,17 +286,14 @@ def _read(kind: type[CommandWith[Params]], content: object) -> Params:
 
 
 async def _thread_events(
-    jobs: ThreadJobs, subscription: Subscription, since: int | None
+    jobs: AsyncIterator[tuple[Run, str]], subscription: Subscription, since: int | None
 ) -> AsyncIterator[ServerSentEvent]:
     """The events of a thread, from the newest job on, until the thread is deleted.
 
     Args:
-        jobs: The jobs of the thread.
-        subscription: The events for the client.
         since: The number of the last event that the client has seen.
     """
-    first = None if since is None else since // _EVENTS_OF_A_JOB
-    async for run, job in jobs.follow(lambda number: number % _JOBS == first):
+    async for run, job in jobs:
         # The same for each client and after each reconnect: clients know events by them.
         base = int(job.rpartition("/")[2]) % _JOBS * _EVENTS_OF_A_JOB
         position = 0

@@ -31,7 +31,6 @@ class MessageStreams:
         """The events of a message, or of a chunk.
 
         Args:
-            ns: The namespace of the graph.
             message: The message. Chunks of one message have one id.
         """
         if isinstance(message, RemoveMessage):  # an instruction to the state, which nobody says

@@ -8,8 +8,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.json_response import JsonResponse, search_response, time_text
-from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.requests import CronChange, CronSearch, NewCron, RunSettings
 from agent_factory.serve.langgraph.start import check_strategy, checked_input, run_options
 from agent_factory.serve.webhooks import Webhooks
@@ -29,25 +29,23 @@ _OPTIONS = {
 """Arguments of `Service.submit`, by the fields of a request."""
 
 
-class CronRoutes:
+class CronRoutes(Endpoints):
     """Answers requests about crons."""
 
-    def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
-        self._service, self._assistants, self._webhooks = service, assistants, webhooks
+    def __init__(self, service: Service, webhooks: Webhooks) -> None:
+        super().__init__(service)
+        self._webhooks = webhooks
 
     def create(self, request: Request, body: NewCron) -> JsonResponse:
         """Create a cron: a run that begins again and again."""
-        principal = request.state.principal
-        thread = request.path_params.get("thread")
-        if thread is not None:
-            self._service.threads.get(thread, tenant=principal.tenant)
-        assistant = self._assistants.get_assistant(body.assistant_id, principal.tenant)
+        thread = self._thread(request).id if "thread" in request.path_params else None
+        assistant = self._assistant(request, body.assistant_id)
         created = self._of(request).create(
             body.schedule,
             agent=assistant.agent,
             assistant=assistant.id,
             options=self._options(body, assistant),
-            by=principal.name,
+            by=request.state.principal.name,
             thread=thread,
             timezone=body.timezone,
             ends_at=_seconds(body.end_time),
@@ -76,24 +74,21 @@ class CronRoutes:
         crons, id = self._of(request), request.path_params["cron"]
         sent = body.model_dump(mode="json", exclude_unset=True)
         cron = crons.get(id)
-        tenant = request.state.principal.tenant
-        assistant = self._assistants.get_assistant(cron.assistant, tenant)
         # As a whole, for all checks of a new cron.
         whole = NewCron.model_validate(
             {"assistant_id": cron.assistant, "schedule": cron.schedule, **cron.request, **sent}
         )
-        options = self._options(whole, assistant)
+        options = self._options(whole, self._assistant(request, cron.assistant))
         changed = [option for field, option in _OPTIONS.items() if field in sent]
+        names = sent.keys() & {"schedule", "timezone", "enabled", "metadata"}
         values: dict[str, Any] = {
             # Code may have created the cron, with other options.
             "options": {**cron.options, **{name: options[name] for name in changed}},
             "request": {**cron.request, **sent},
+            **{name: sent[name] for name in names},
         }
         if "on_run_completed" in sent:
             values["keeps_threads"] = whole.on_run_completed == "keep"
-        for name in ("schedule", "timezone", "enabled", "metadata"):
-            if name in sent:
-                values[name] = sent[name]
         if "end_time" in sent:
             values["ends_at"] = _seconds(body.end_time)
         return JsonResponse(_shown(crons.change(id, **values)))
@@ -122,13 +117,10 @@ class CronRoutes:
 
     def _filters(self, request: Request, body: CronSearch) -> dict[str, Any]:
         """Arguments of `Crons.count` for a search."""
-        assistant = body.assistant_id
-        # A client may name an agent; crons are stored with its id.
-        if assistant is not None:
-            tenant = request.state.principal.tenant
-            assistant = self._assistants.get_assistant(assistant, tenant).id
+        name = body.assistant_id
         return {
-            "assistant": assistant,
+            # A client may name an agent; crons are stored with its id.
+            "assistant": name if name is None else self._assistant(request, name).id,
             "thread": body.thread_id,
             "enabled": body.enabled,
             "metadata": body.metadata,
@@ -144,7 +136,7 @@ def _seconds(time: datetime | None) -> float | None:
 
 
 def _shown(cron: Cron) -> dict[str, Any]:
-    next_at, keeps = cron.next_at, "keep" if cron.keeps_threads else "delete"
+    keeps = "keep" if cron.keeps_threads else "delete"
     return {
         "cron_id": cron.id,
         "assistant_id": cron.assistant,
@@ -153,7 +145,7 @@ def _shown(cron: Cron) -> dict[str, Any]:
         "schedule": cron.schedule,
         "timezone": cron.timezone,
         "end_time": None if cron.ends_at is None else time_text(cron.ends_at),
-        "next_run_date": None if next_at is None else time_text(next_at),
+        "next_run_date": None if cron.next_at is None else time_text(cron.next_at),
         "enabled": cron.enabled,
         # A given thread stays.
         "on_run_completed": None if cron.thread_id else keeps,

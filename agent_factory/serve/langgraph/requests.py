@@ -62,10 +62,13 @@ StreamMode = Literal[
 """Modes of streams, in the words of LangGraph's API."""
 
 
+Values = dict[str, object] | list[dict[str, object]] | None
+
+
 class StateWrite(StrictBody):
     """What a node writes to the state of a thread."""
 
-    values: dict[str, object] | list[dict[str, object]] | None = None
+    values: Values = None
     as_node: str | None = None
 
 
@@ -155,11 +158,10 @@ class Checkpoint(RequestPart):
         return self.checkpoint_id or self.configurable.get("checkpoint_id")
 
 
-class StateChange(StrictBody):
+class StateChange(StateWrite):
     """Values to write to the state of a thread."""
 
-    values: dict[str, object] | list[dict[str, object]] | None
-    as_node: str | None = None
+    values: Values
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None
 
@@ -446,21 +448,19 @@ class AssistantVersion(StrictBody):
     version: int = Field(ge=1)
 
 
-class NewItem(StrictBody):
-    """An item of the store."""
-
-    namespace: list[str]
-    key: str
-    value: dict[str, object]
-    index: Literal[False] | list[str] | None = None
-    ttl: float | None = Field(None, gt=0)  # in minutes
-
-
 class ItemPlace(StrictBody):
     """Namespace and key of an item of the store."""
 
     namespace: list[str]
     key: str
+
+
+class NewItem(ItemPlace):
+    """An item of the store."""
+
+    value: dict[str, object]
+    index: Literal[False] | list[str] | None = None
+    ttl: float | None = Field(None, gt=0)  # in minutes
 
 
 class ItemSearch(Part):
@@ -472,11 +472,10 @@ class ItemSearch(Part):
     refresh_ttl: bool | None = None  # changes nothing where items have no time to live
 
 
-class NamespaceSearch(StrictBody):
+class NamespaceSearch(Part):
     """Search for namespaces of the store."""
 
     prefix: list[str] | None = None
     suffix: list[str] | None = None
     max_depth: int | None = Field(None, ge=1)
     limit: int = Field(100, ge=1, le=1000)
-    offset: int = Field(0, ge=0)

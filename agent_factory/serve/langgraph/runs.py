@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import get_args
-from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from agent_factory.serve.body import number, several
+from agent_factory.serve.endpoints import Endpoints, check_thread
 from agent_factory.serve.errors import text_of
 from agent_factory.serve.exchange import Exchange
 from agent_factory.serve.json_response import (
@@ -25,10 +25,14 @@ from agent_factory.serve.json_response import (
     time_text,
     to_json,
 )
-from agent_factory.serve.langgraph.assistants import Assistants, with_settings
 from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun, StreamMode
 from agent_factory.serve.langgraph.start import start_run
-from agent_factory.serve.langgraph.stream import PING_SECONDS, last_event_id, stream_response
+from agent_factory.serve.langgraph.stream import (
+    PING_SECONDS,
+    last_event_id,
+    place_of,
+    stream_response,
+)
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import (
     NotFound,
@@ -55,11 +59,12 @@ _ACTIVE = ("pending", "running")
 _ENDED = ("done", "failed", "cancelled")
 
 
-class Runs:
+class Runs(Endpoints):
     """Answers requests about the runs of a service."""
 
-    def __init__(self, service: Service, assistants: Assistants, webhooks: Webhooks) -> None:
-        self._service, self._assistants, self._webhooks = service, assistants, webhooks
+    def __init__(self, service: Service, webhooks: Webhooks) -> None:
+        super().__init__(service)
+        self._webhooks = webhooks
         # Event loops forget tasks without a reference.
         self._tidying: set[asyncio.Task[None]] = set()
 
@@ -68,7 +73,7 @@ class Runs:
     def create(self, request: Request, body: NewRun) -> JsonResponse:
         """Begin a run."""
         run = self.start(request, request.path_params.get("thread"), body)
-        return JsonResponse(shown(run), headers={"Content-Location": _place(run)})
+        return JsonResponse(shown(run), headers={"Content-Location": place_of(run)})
 
     async def stream(self, request: Request, body: NewRun) -> Response:
         """Begin a run and stream its events."""
@@ -86,9 +91,8 @@ class Runs:
         """Begin a run and wait for its result."""
         thread = request.path_params.get("thread")
         run = await run_in_threadpool(self.start, request, thread, body)
-        cancels = body.on_disconnect == "cancel"
         tidy = partial(self._tidy, request, body, run)
-        return self._waited(run, cancels=cancels, finally_=tidy)
+        return _waited(run, cancels=body.on_disconnect == "cancel", finally_=tidy)
 
     def create_batch(self, request: Request, body: Batch) -> JsonResponse:
         """Begin several runs."""
@@ -101,33 +105,27 @@ class Runs:
 
         Args:
             thread: The thread; None for a new one.
-            body: The body of the request.
 
         Raises:
             NotFound: There is no such thread, and the run needs a thread.
         """
-        principal = request.state.principal
-        tenant = principal.tenant
+        principal, threads = request.state.principal, self._service.threads
         if body.webhook is not None:
             self._webhooks.check(body.webhook)
-        assistant = self._assistants.get_assistant(body.assistant_id, tenant)
-        body = with_settings(body, assistant)
-        earlier = []
-        if body.multitask_strategy == "rollback" and thread is not None:
-            with suppress(NotFound):  # the run creates the thread
-                runs = self._service.threads.runs(thread, tenant=tenant, limit=1000)
-                earlier = [run for run in runs if run.status not in _ENDED]
-                # A thread that waits is not busy: its run ends, and its messages stay.
-                if any(run.status == "waiting" for run in earlier):
-                    earlier = []
+        assistant = self._assistant(request, body.assistant_id)
+        body = body.model_copy(update=assistant.settings_of(dict(body)))
         # Read once; None if the run creates the thread.
-        info = None
+        info, earlier = None, []
         if thread is not None:
             try:
-                info = self._service.threads.get(thread, tenant=tenant)
+                info = threads.get(thread, tenant=principal.tenant)
             except NotFound:
                 if body.if_not_exists == "reject" or body.command is not None:
                     raise
+        # A thread that waits is not busy: its run ends, and its messages stay.
+        if body.multitask_strategy == "rollback" and info and info.status != "waiting":
+            runs = threads.runs(info.id, limit=1000)
+            earlier = [run for run in runs if run.status not in _ENDED]
         exchange = Exchange.of(self._service, request, assistant.agent, thread, "langgraph")
         run = start_run(exchange, info, body)
         for other in earlier:
@@ -141,7 +139,7 @@ class Runs:
         # Runs of the agent itself replace a note, and write none.
         if noted != assistant.id and not (noted is None and assistant.is_agent):
             with suppress(NotFound):  # somebody has deleted the thread
-                self._service.threads.change(run.thread_id, metadata={"assistant_id": assistant.id})
+                threads.change(run.thread_id, metadata={"assistant_id": assistant.id})
         return run
 
     async def _tidy(self, request: Request, body: NewRun, run: Run) -> None:
@@ -182,10 +180,9 @@ class Runs:
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
         # Runs in another status are left out after they were read.
         most = limit + offset if status is None else 1000
-        runs = self._service.threads.runs(thread, tenant=tenant, limit=most)
-        infos = [shown(run) for run in runs]
-        page = [info for info in infos if status in (None, info["status"])][offset:][:limit]
-        return JsonResponse([selected(info, several(request, "select")) for info in page])
+        rows = map(shown, self._service.threads.runs(thread, tenant=tenant, limit=most))
+        page = [row for row in rows if status in (None, row["status"])][offset:][:limit]
+        return JsonResponse([selected(row, several(request, "select")) for row in page])
 
     def get(self, request: Request) -> JsonResponse:
         """Get a run."""
@@ -198,8 +195,7 @@ class Runs:
 
     async def join(self, request: Request) -> Response:
         """Wait for the result of a run."""
-        run = await run_in_threadpool(self._run, request)
-        return self._waited(run, cancels=False)
+        return _waited(await run_in_threadpool(self._run, request))
 
     async def join_stream(self, request: Request) -> Response:
         """Stream the events of a run."""
@@ -221,7 +217,7 @@ class Runs:
     def cancel(self, request: Request) -> Response:
         """Cancel a run; with `action=rollback`, go back to before it."""
         run = self._run(request)
-        self._cancel(request, [run])
+        _cancel(request, [run])
         if request.query_params.get("wait", "0").lower() in ("0", "false"):
             return Response(status_code=204)
         # A cancelled run has ended: nothing to wait for.
@@ -236,7 +232,7 @@ class Runs:
             runs = [self._service.run(run_id, tenant=tenant) for run_id in body.run_ids]
             for run in runs:
                 # Before any is cancelled: a list with a wrong id changes nothing.
-                _check_thread(run, body.thread_id or run.thread_id)
+                check_thread(run, body.thread_id or run.thread_id)
         else:
             # "all" is all active runs.
             statuses = _ACTIVE if body.status == "all" else (body.status,)
@@ -245,75 +241,62 @@ class Runs:
             page = threads.search(tenant=tenant, ids=ids, status=busy, limit=1000)
             runs = [run for thread in page for run in threads.runs(thread.id, limit=1000)]
             runs = [run for run in runs if _STATUS[run.status] in statuses]
-        self._cancel(request, runs)
+        _cancel(request, runs)
         return Response(status_code=204)
 
-    def _cancel(self, request: Request, runs: list[Run]) -> None:
-        action = request.query_params.get("action", "interrupt")
-        if action not in ("interrupt", "rollback"):
-            raise HTTPException(422, f"action must be 'interrupt' or 'rollback', got {action!r}.")
-        roll_back, name = action == "rollback", request.state.principal.name
-        active = [run for run in runs if run.status not in _ENDED]
-        if not active:
-            raise HTTPException(404, "There is no such run to cancel: none that has not ended.")
-        # The newest first: a cancelled run lets the next message begin.
-        active.sort(key=lambda run: run.info.created_at, reverse=True)
-        for run in active:
-            run.cancel(by=name, roll_back=roll_back)
-            if roll_back:
-                run.delete(by=name)
 
-    def _run(self, request: Request) -> Run:
-        tenant = request.state.principal.tenant
-        run = self._service.run(request.path_params["run"], tenant=tenant)
-        _check_thread(run, request.path_params.get("thread", run.thread_id))
-        return run
-
-    def _waited(
-        self, run: Run, *, cancels: bool, finally_: Callable[[], Awaitable[None]] | None = None
-    ) -> StreamingResponse:
-        """The result of a run as JSON, sent at the end of the run."""
-
-        async def content() -> AsyncIterator[str]:
-            result = asyncio.ensure_future(run.aresult())
-            try:
-                while not (await asyncio.wait([result], timeout=PING_SECONDS))[0]:
-                    yield "\n"  # JSON allows blanks, and no proxy takes the connection for dead
-                # LangGraph leaves out empty interrupts of a pause before a node.
-                output = result.result().items()
-                yield to_json({key: v for key, v in output if key != INTERRUPT or v})
-            except (RunFailed, RunCancelled, NotFound) as error:
-                failure = {"error": type(error).__name__, "message": text_of(error)}
-                if isinstance(error, RunFailed):
-                    reason = (await run_in_threadpool(lambda: run.info)).error
-                    failure = failure_of(reason) if reason else failure
-                # The status was sent before: clients of LangGraph look for this key.
-                yield to_json({"__error__": failure})
-            except asyncio.CancelledError:
-                if cancels:
-                    # This task is cancelled: without a shield, so would be the call.
-                    await asyncio.shield(run.acancel(by="the client has gone"))
-                raise
-            finally:
-                result.cancel()
-                if finally_ is not None:
-                    await finally_()
-
-        return StreamingResponse(content(), headers=_places(run), media_type="application/json")
+def _cancel(request: Request, runs: list[Run]) -> None:
+    action = request.query_params.get("action", "interrupt")
+    if action not in ("interrupt", "rollback"):
+        raise HTTPException(422, f"action must be 'interrupt' or 'rollback', got {action!r}.")
+    roll_back, name = action == "rollback", request.state.principal.name
+    active = [run for run in runs if run.status not in _ENDED]
+    if not active:
+        raise HTTPException(404, "There is no such run to cancel: none that has not ended.")
+    # The newest first: a cancelled run lets the next message begin.
+    active.sort(key=lambda run: run.info.created_at, reverse=True)
+    for run in active:
+        run.cancel(by=name, roll_back=roll_back)
+        if roll_back:
+            run.delete(by=name)
 
 
-def _check_thread(run: Run, thread: str) -> None:
-    if run.thread_id != thread:
-        raise NotFound(f"run {run.id!r}", f"is not one of thread {thread!r}.")
+def _waited(
+    run: Run, *, cancels: bool = False, finally_: Callable[[], Awaitable[None]] | None = None
+) -> StreamingResponse:
+    """The result of a run as JSON, sent at the end of the run."""
 
+    async def content() -> AsyncIterator[str]:
+        result = asyncio.ensure_future(run.aresult())
+        try:
+            while not (await asyncio.wait([result], timeout=PING_SECONDS))[0]:
+                yield "\n"  # JSON allows blanks, and no proxy takes the connection for dead
+            # LangGraph leaves out empty interrupts of a pause before a node.
+            output = result.result().items()
+            yield to_json({key: v for key, v in output if key != INTERRUPT or v})
+        except (RunFailed, RunCancelled, NotFound) as error:
+            failure = {"error": type(error).__name__, "message": text_of(error)}
+            if isinstance(error, RunFailed):
+                reason = (await run_in_threadpool(lambda: run.info)).error
+                failure = failure_of(reason) if reason else failure
+            # The status was sent before: clients of LangGraph look for this key.
+            yield to_json({"__error__": failure})
+        except asyncio.CancelledError:
+            if cancels:
+                # This task is cancelled: without a shield, so would be the call.
+                await asyncio.shield(run.acancel(by="the client has gone"))
+            raise
+        finally:
+            result.cancel()
+            if finally_ is not None:
+                await finally_()
 
-def _place(run: Run) -> str:
-    return f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
+    return StreamingResponse(content(), headers=_places(run), media_type="application/json")
 
 
 def _places(run: Run) -> dict[str, str]:
     """Headers with the addresses of a run and of its result."""
-    return {"Content-Location": _place(run), "Location": f"{_place(run)}/join"}
+    return {"Content-Location": place_of(run), "Location": f"{place_of(run)}/join"}
 
 
 def shown(run: Run) -> dict[str, object]:

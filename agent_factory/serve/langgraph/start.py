@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,20 +23,11 @@ from agent_factory.upstream import INTERRUPT, is_resumed
 
 _EXAMPLE = 'Send input: {"messages": [{"role": "user", "content": "..."}]}.'
 
-_BUSY: dict[str, str] = {
-    "reject": "reject",
-    "interrupt": "interrupt",
-    "rollback": "rollback",
-    "enqueue": "queue",
-    "steer": "steer",
-}
-
 
 def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
     """Submit a message, or carry a command out.
 
     Args:
-        exchange: The agent, the thread, and the principal.
         info: The thread; None if it does not exist.
 
     Raises:
@@ -70,8 +60,15 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
             raise HTTPException(422, f"input is missing. {_EXAMPLE}")
         if waits:
             return exchange.answer(None, stream=options["stream"])
-    with _explained():
+    try:
         return exchange.send(message, checkpoint=body.place, delay=body.after_seconds, **options)
+    except ThreadBusy as error:
+        hint = 'Send it when the run has ended, or with multitask_strategy "enqueue".'
+        raise ThreadBusy(error.subject, error.reason, hint) from error
+    except ArgumentError as error:
+        if error.subject != "message":
+            raise
+        raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
 
 
 def run_options(graph: Graph, body: RunSettings) -> dict[str, Any]:
@@ -82,7 +79,7 @@ def run_options(graph: Graph, body: RunSettings) -> dict[str, Any]:
         "stream": sorted(recorded_modes(graph, body)),
         # Steps of inner agents are events of the run, too.
         "subgraphs": body.stream_subgraphs or "events" in body.modes,
-        "busy": _BUSY.get(body.multitask_strategy or ""),
+        "busy": "queue" if body.multitask_strategy == "enqueue" else body.multitask_strategy,
         # On LangGraph's own server, a waiting thread is not busy.
         "waiting": "interrupt",
         "interrupt_before": body.interrupt_before,
@@ -117,20 +114,6 @@ def _plain_decision(decision: Any, calls: Collection[tuple[str, Any]]) -> Any:
     if kind == "reject" and isinstance(args, str):
         return {**plain, "message": args}
     return decision
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Say in HTTP's words why a message was refused."""
-    try:
-        yield
-    except ThreadBusy as error:
-        hint = 'Send it when the run has ended, or with multitask_strategy "enqueue".'
-        raise ThreadBusy(error.subject, error.reason, hint) from error
-    except ArgumentError as error:
-        if error.subject != "message":
-            raise
-        raise HTTPException(422, f"input: {error.reason} {_EXAMPLE}") from error
 
 
 def _config(service: Service, agent: str, thread: str | None, body: NewRun) -> RunnableConfig:

@@ -11,21 +11,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.json_response import JsonResponse
-from agent_factory.serve.langgraph.requests import (
-    ItemPlace,
-    ItemSearch,
-    NamespaceSearch,
-    NewItem,
-)
-from agent_factory.service import Service
+from agent_factory.serve.langgraph.requests import ItemPlace, ItemSearch, NamespaceSearch, NewItem
 
 
-class Store:
+class Store(Endpoints):
     """Answers requests about the items of a tenant."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
 
     def put(self, request: Request, body: NewItem) -> Response:
         """Store an item."""
@@ -65,9 +57,8 @@ class Store:
 
     def namespaces(self, request: Request, body: NamespaceSearch) -> JsonResponse:
         """List namespaces."""
-        which: Any = body.model_dump()
         with self._of(request) as store:
-            return JsonResponse({"namespaces": store.list_namespaces(**which)})
+            return JsonResponse({"namespaces": store.list_namespaces(**body.model_dump())})
 
     @contextmanager
     def _of(self, request: Request) -> Iterator[BaseStore]:
@@ -86,10 +77,5 @@ def _check_index(store: BaseStore, field: str) -> None:
 
 
 def _shown(item: Item) -> dict[str, object]:
-    return {
-        "namespace": item.namespace,
-        "key": item.key,
-        "value": item.value,
-        "created_at": item.created_at,
-        "updated_at": item.updated_at,
-    }
+    names = ("namespace", "key", "value", "created_at", "updated_at")
+    return {name: getattr(item, name) for name in names}

@@ -45,7 +45,6 @@ class Events:
     """Events of one stream.
 
     Args:
-        run: The run.
         modes: The modes of the client; None shows all recorded modes.
         subgraphs: Whether the client sees agents inside the agent.
     """
@@ -181,30 +180,16 @@ async def follow_thread(
         after: The result of `last_event_id`. None begins with the present run, "-1" with the oldest
             of the newest 20 runs; of a run with a decision, only later events are shown.
     """
-    streamed_jobs: set[str] = set()
     is_new, after = after is None, None if after == "-1" else after
     last = "" if after is None else after.rsplit(":", 2)[0]
-    changed = None
-
-    def begun() -> list[tuple[Run, RunInfo]]:
-        """The newest runs of the thread after a change, the oldest first."""
-        nonlocal changed
-        # Before the runs are read: the next look sees later changes.
-        since, changed = changed, service.threads.get(thread, tenant=tenant).updated_at
-        if since == changed:
-            return []
-        runs = [
-            (run, run.info) for run in service.threads.runs(thread, tenant=tenant, limit=_MOST_RUNS)
-        ]
-        if since is None and is_new:
-            streamed_jobs.update(
-                info.job for _, info in runs if info.job and info.status not in _ACTIVE
-            )
-        return runs[::-1]
-
+    streamed_jobs: set[str] = set()
     with suppress(NotFound):  # the thread was deleted
-        while True:
-            for run, info in await run_in_threadpool(begun):
+        async for runs in changes_of(service, thread, tenant):
+            if is_new:
+                jobs = (info.job for _, info in runs if info.status not in _ACTIVE)
+                streamed_jobs.update(job for job in jobs if job)
+                is_new = False
+            for run, info in runs:
                 # The jobs of a thread are numbered.
                 if info.job is None or info.job in streamed_jobs or info.job < last:
                     continue
@@ -218,60 +203,57 @@ async def follow_thread(
                     async for event in events.follow():
                         yield event
                     streamed_jobs.add(info.job)
+
+
+async def thread_jobs(
+    service: Service, thread: str, tenant: str, is_first: Callable[[int], bool]
+) -> AsyncIterator[tuple[Run, str]]:
+    """The jobs of a thread, each with its run: one for each message, and one for each decision.
+
+    Args:
+        is_first: Says whether a number is that of the first job; without one, the newest is the
+            first.
+    """
+    last: int | None = None
+    async for runs in changes_of(service, thread, tenant):
+        jobs = ((run, info.job) for run, info in runs[::-1] if info.job is not None)
+        by_number = {int(job.rpartition("/")[2]): run for run, job in jobs}
+        if not by_number:
+            continue
+        newest = max(by_number)
+        known = range(min(by_number), newest + 1)
+        first = next(filter(is_first, known), newest) if last is None else last + 1
+        for number in range(first, newest + 1):
+            # After a decision, a run names its newest job alone.
+            yield by_number.get(number, by_number[newest]), f"{thread}/{number:08d}"
+        last = newest
+
+
+async def changes_of(
+    service: Service, thread: str, tenant: str
+) -> AsyncIterator[list[tuple[Run, RunInfo]]]:
+    """The newest runs of a thread after each change, the oldest first, until it is deleted."""
+    changed: float | None = None
+
+    def look() -> list[tuple[Run, RunInfo]] | None:
+        nonlocal changed
+        # Before the runs are read: the next look sees later changes.
+        since, changed = changed, service.threads.get(thread, tenant=tenant).updated_at
+        if since == changed:
+            return None
+        runs = service.threads.runs(thread, tenant=tenant, limit=_MOST_RUNS)
+        return [(run, run.info) for run in reversed(runs)]
+
+    with suppress(NotFound):
+        while True:
+            if (runs := await run_in_threadpool(look)) is not None:
+                yield runs
             await asyncio.sleep(POLL_SECONDS)
 
 
-class ThreadJobs:
-    """Jobs of a thread: one for each message, and one for each decision."""
-
-    def __init__(self, service: Service, thread: str, tenant: str) -> None:
-        self._service, self._thread, self._tenant = service, thread, tenant
-        self._changed: float | None = None
-        self._number: int | None = None  # of the last job
-
-    async def follow(self, is_first: Callable[[int], bool]) -> AsyncIterator[tuple[Run, str]]:
-        """The jobs, each with its run, until the thread is deleted.
-
-        Args:
-            is_first: Says whether a number is that of the first job; without one, the newest is the
-                first.
-        """
-        with suppress(NotFound):
-            while True:
-                for run, job in await run_in_threadpool(self._new, is_first):
-                    yield run, job
-                await asyncio.sleep(POLL_SECONDS)
-
-    def _new(self, is_first: Callable[[int], bool]) -> list[tuple[Run, str]]:
-        """The jobs that were not returned yet, the oldest first.
-
-        Raises:
-            NotFound: The thread was deleted.
-        """
-        # Before the runs are read: the next look sees later changes.
-        changed = self._service.threads.get(self._thread, tenant=self._tenant).updated_at
-        if changed == self._changed:
-            return []
-        self._changed = changed
-        runs = self._service.threads.runs(self._thread, tenant=self._tenant, limit=_MOST_RUNS)
-        by_number = {
-            int(info.job.rpartition("/")[2]): run
-            for run, info in ((run, run.info) for run in runs)
-            if info.job is not None
-        }
-        if not by_number:
-            return []
-        newest = max(by_number)
-        first = newest if self._number is None else self._number + 1
-        if self._number is None:
-            known = range(min(by_number), newest + 1)
-            first = next(filter(is_first, known), newest)
-        self._number = newest
-        # After a decision, a run names its newest job alone.
-        return [
-            (by_number.get(number, by_number[newest]), f"{self._thread}/{number:08d}")
-            for number in range(first, newest + 1)
-        ]
+def place_of(run: Run) -> str:
+    """The address of a run."""
+    return f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
 
 
 def stream_response(
@@ -286,8 +268,6 @@ def stream_response(
     """The stream of a run.
 
     Args:
-        modes: As of `Events`.
-        subgraphs: As of `Events`.
         after: The id of the last event that the client has seen.
         cancels: Whether the run ends when the client goes away.
         finally_: Is called at the end of the stream.
@@ -310,9 +290,9 @@ def stream_response(
         if cancels and not has_ended:
             await run.acancel(by="the client has gone")
 
-    place = f"/threads/{quote(run.thread_id, safe='')}/runs/{run.id}"
     # Clients that are cut off ask for the rest there.
     again = urlencode({"stream_mode": [*(modes or ())]}, doseq=True)
+    place = place_of(run)
     return EventSourceResponse(
         events(),
         headers={"Content-Location": place, "Location": f"{place}/stream?{again}".rstrip("?")},

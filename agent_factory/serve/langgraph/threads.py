@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, cast
-from uuid import uuid4
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot, StateUpdate
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_factory.serve.body import several
+from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.json_response import (
     JsonResponse,
     failure_of,
@@ -23,7 +23,6 @@ from agent_factory.serve.json_response import (
     selected,
     time_text,
 )
-from agent_factory.serve.langgraph.assistants import Assistants
 from agent_factory.serve.langgraph.requests import (
     Checkpoint,
     NewThread,
@@ -31,14 +30,13 @@ from agent_factory.serve.langgraph.requests import (
     StatePlace,
     StateSearch,
     StateWrite,
-    SuperStep,
     ThreadChange,
     ThreadPrune,
     ThreadSearch,
 )
 from agent_factory.serve.langgraph.stream import PING_SECONDS, follow_thread, last_event_id
 from agent_factory.serve.principal import Principal
-from agent_factory.service import AlreadyExists, Service, ThreadInfo, assistant_id
+from agent_factory.service import AlreadyExists, ThreadInfo, assistant_id
 
 _STATUS = {
     "idle": "idle",
@@ -49,72 +47,62 @@ _STATUS = {
 }
 
 
-class Threads:
+class Threads(Endpoints):
     """Answers requests about the threads of a service."""
-
-    def __init__(self, service: Service, assistants: Assistants) -> None:
-        self._service, self._assistants = service, assistants
 
     def create(self, request: Request, body: NewThread) -> JsonResponse:
         """Create a thread, with the states of `supersteps` if there are some."""
-        principal = request.state.principal
-        tenant = principal.tenant
-        metadata, agent = self._noted(body.metadata, tenant)
+        principal, threads = request.state.principal, self._service.threads
+        metadata, agent = self._noted(request, body.metadata)
         if body.supersteps and agent is None:
             text = "supersteps need the graph that they are for. Send metadata.graph_id."
             raise HTTPException(422, text)
-        thread = body.thread_id or str(uuid4())
+        new: dict[str, Any] = {"metadata": metadata, "tenant": principal.tenant, "agent": agent}
         try:
-            info = self._service.threads.create(
-                thread, metadata=metadata, tenant=tenant, agent=agent, exist_ok=False
-            )
+            info = threads.create(body.thread_id, **new, exist_ok=False)
         except AlreadyExists:
             if body.if_exists == "raise":
                 raise
-            info = self._service.threads.get(thread, tenant=tenant)
+            info = threads.get(str(body.thread_id), tenant=principal.tenant)
             return JsonResponse(self._with_values(info))
         if body.supersteps:
             try:
-                self._write(info, body.supersteps, None, principal)
+                self._write(info, [step.updates for step in body.supersteps], None, principal)
             except Exception:
                 # The client does not know the id, and would create another thread.
-                self._service.threads.delete(info.id, by=principal.name)
+                threads.delete(info.id, by=principal.name)
                 raise
-            info = self._service.threads.get(info.id)
+            info = threads.get(info.id)
         return JsonResponse(self._with_values(info))
 
     def _noted(
-        self, metadata: Mapping[str, object], tenant: str
+        self, request: Request, metadata: Mapping[str, object]
     ) -> tuple[dict[str, object], str | None]:
         """Metadata of a thread in the database, and the agent, by its graph or its assistant."""
-        noted = dict(metadata)
-        graph, assistant = noted.pop("graph_id", None), noted.get("assistant_id")
-        if assistant is not None:
-            chosen = self._assistants.get_assistant(str(assistant), tenant)
-            if graph not in (None, chosen.agent):
-                raise HTTPException(
-                    422, f"The assistant {assistant!r} is one of graph {chosen.agent!r}."
-                )
-            if chosen.is_agent:
-                del noted["assistant_id"]
-            return noted, chosen.agent
-        return noted, None if graph is None else str(graph)
+        notes = dict(metadata)
+        graph, assistant = notes.pop("graph_id", None), notes.get("assistant_id")
+        if assistant is None:
+            return notes, None if graph is None else str(graph)
+        chosen = self._assistant(request, str(assistant))
+        if graph not in (None, chosen.agent):
+            text = f"The assistant {assistant!r} is one of graph {chosen.agent!r}."
+            raise HTTPException(422, text)
+        if chosen.is_agent:
+            del notes["assistant_id"]
+        return notes, chosen.agent
 
     def get(self, request: Request) -> JsonResponse:
         """Get a thread."""
-        return JsonResponse(self._with_values(self._info(request)))
+        return JsonResponse(self._with_values(self._thread(request)))
 
     def change(self, request: Request, body: ThreadChange) -> Response:
         """Add to the metadata of a thread."""
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
-        metadata, agent = self._noted(body.metadata, tenant)
-        changed = self._service.threads.change(
-            thread, metadata=metadata, tenant=tenant, agent=agent
-        )
-        row = self._with_values(changed)
-        if request.headers.get("prefer") == "return=minimal":
-            return Response(status_code=204)
-        return JsonResponse(row)
+        metadata, agent = self._noted(request, body.metadata)
+        change: dict[str, Any] = {"metadata": metadata, "tenant": tenant, "agent": agent}
+        row = self._with_values(self._service.threads.change(thread, **change))
+        is_minimal = request.headers.get("prefer") == "return=minimal"
+        return Response(status_code=204) if is_minimal else JsonResponse(row)
 
     def delete(self, request: Request) -> Response:
         """Delete a thread as a whole."""
@@ -130,12 +118,11 @@ class Threads:
 
     def prune(self, request: Request, body: ThreadPrune) -> JsonResponse:
         """Delete several threads."""
-        principal = request.state.principal
-        filters = {"ids": body.thread_ids, "tenant": principal.tenant}
-        threads = self._service.threads.search(**filters, limit=len(body.thread_ids))
-        for thread in threads:
+        principal, ids = request.state.principal, body.thread_ids
+        found = self._service.threads.search(ids=ids, tenant=principal.tenant, limit=len(ids))
+        for thread in found:
             self._service.threads.delete(thread.id, by=principal.name, tenant=principal.tenant)
-        return JsonResponse({"pruned_count": len(threads)})
+        return JsonResponse({"pruned_count": len(found)})
 
     def search(self, request: Request, body: ThreadSearch) -> JsonResponse:
         """Search for threads."""
@@ -144,17 +131,13 @@ class Threads:
         show = self._with_values if of_state & {*(body.select or of_state)} else _shown
         return search_response(self._service.threads, body, self._filters(request, body), show)
 
-    def list(self, request: Request, query: ThreadSearch) -> JsonResponse:
-        """List threads; the query has the names of the search."""
-        return self.search(request, query)
-
     def count(self, request: Request, body: ThreadSearch) -> JsonResponse:
         """Count threads."""
         return JsonResponse(self._service.threads.count(**self._filters(request, body)))
 
     def _filters(self, request: Request, body: ThreadSearch) -> dict[str, Any]:
         """Arguments of `Service.threads.search` for a search."""
-        metadata, agent = self._noted(body.metadata, request.state.principal.tenant)
+        metadata, agent = self._noted(request, body.metadata)
         statuses = [ours for ours, theirs in _STATUS.items() if theirs == body.status]
         return {
             "tenant": request.state.principal.tenant,
@@ -168,7 +151,7 @@ class Threads:
         """Stream the events of all runs of a thread."""
         if set(several(request, "stream_mode")) - {"run_modes"}:
             raise HTTPException(422, "stream_mode of a thread must be 'run_modes'.")
-        info = await run_in_threadpool(self._info, request)
+        info = await run_in_threadpool(self._thread, request)
         after = last_event_id(request, info.id)
         events = follow_thread(self._service, info.id, info.tenant, after)
         return EventSourceResponse(events, ping=PING_SECONDS)
@@ -190,16 +173,15 @@ class Threads:
 
     def change_state(self, request: Request, body: StateChange) -> JsonResponse:
         """Write to the state of a thread."""
-        principal = request.state.principal
         checkpoint = body.checkpoint.place if body.checkpoint else body.checkpoint_id
-        step = SuperStep(updates=[StateWrite(values=body.values, as_node=body.as_node)])
-        place = self._write(self._info(request), [step], checkpoint, principal)
+        info, principal = self._thread(request), request.state.principal
+        place = self._write(info, [[body]], checkpoint, principal)
         return JsonResponse({"checkpoint": place, "configurable": place, **place})
 
     def _write(
         self,
         info: ThreadInfo,
-        steps: Sequence[SuperStep],
+        steps: Sequence[Sequence[StateWrite]],
         checkpoint: str | None,
         principal: Principal,
     ) -> dict[str, object]:
@@ -210,13 +192,9 @@ class Threads:
                 f"The thread {info.id!r} has no graph yet. Send a message first, or its graph as "
                 "metadata.graph_id of the thread.",
             )
-        supersteps = [
-            [StateUpdate(cast("dict[str, Any] | None", w.values), w.as_node) for w in step.updates]
-            for step in steps
-        ]
         changed = self._service.threads.update_states(
             info.id,
-            supersteps,
+            [[StateUpdate(write.values, write.as_node) for write in step] for step in steps],  # type: ignore[arg-type]  # or a list
             checkpoint=checkpoint,
             tenant=principal.tenant,
             by=principal.name,
@@ -228,30 +206,22 @@ class Threads:
     def history(self, request: Request, body: StateSearch) -> JsonResponse:
         """List the states of a thread, the newest first."""
         before = body.before.place if isinstance(body.before, Checkpoint) else body.before
-        info = self._info(request)
+        info = self._thread(request)
         if not info.agent:
             return JsonResponse([])
         # Metadata are compared here, so more states may have to be read.
         most = None if body.metadata else body.limit
-        # Without a tenant, which `_info` has checked.
+        # Without a tenant, which `_thread` has checked.
         states = self._service.threads.history(info.id, before=before, limit=most)
         conditions = body.metadata.items()
         fitting = (state for state in states if conditions <= {**(state.metadata or {})}.items())
         rows = map(state_shown, islice(fitting, body.limit))
         return JsonResponse([selected(row, body.select) for row in rows])
 
-    def list_history(self, request: Request, query: StateSearch) -> JsonResponse:
-        """List the states of a thread; the query has the names of the search."""
-        return self.history(request, query)
-
-    def _info(self, request: Request) -> ThreadInfo:
-        tenant = request.state.principal.tenant
-        return self._service.threads.get(request.path_params["thread"], tenant=tenant)
-
     def _state(
         self, request: Request, checkpoint: str | None, subgraphs: bool, namespace: str = ""
     ) -> dict[str, object]:
-        info = self._info(request)
+        info = self._thread(request)
         if not info.agent:  # no message yet
             config: RunnableConfig = {"configurable": {"thread_id": info.id}}
             return state_shown(StateSnapshot({}, (), config, None, None, None, (), ()))
@@ -265,20 +235,20 @@ class Threads:
         state = self._service.threads.state(info.id)
         interrupts = {task.id: list(task.interrupts) for task in state.tasks if task.interrupts}
         shown = {**_shown(info), "values": state.values, "interrupts": interrupts}
-        # A new thread has no state, and keeps its own time.
-        return {**shown, **({"state_updated_at": state.created_at} if state.created_at else {})}
+        if state.created_at:  # a new thread has no state, and keeps its own time
+            shown["state_updated_at"] = state.created_at
+        return shown
 
 
 def _shown(info: ThreadInfo) -> dict[str, object]:
     agent = {}
     if info.agent:
         agent = {"graph_id": info.agent, "assistant_id": assistant_id(info.agent)}
-    created, updated = time_text(info.created_at), time_text(info.updated_at)
     return {
         "thread_id": info.id,
-        "created_at": created,
-        "updated_at": updated,
-        "state_updated_at": created,
+        "created_at": time_text(info.created_at),
+        "updated_at": time_text(info.updated_at),
+        "state_updated_at": time_text(info.created_at),
         # The thread notes a tenant's assistant.
         "metadata": {**agent, **info.metadata},
         "status": _STATUS[info.status],

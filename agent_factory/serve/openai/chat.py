@@ -143,9 +143,8 @@ class Chat:
             message.text for message in service.threads.held(self.thread)
         }
         if not waits or (new and not is_held):
-            notes = {
-                k: v for k, v in (body.metadata or {}).items() if k not in (DIGEST, _TEMPORARY)
-            }
+            metadata = (body.metadata or {}).items()
+            notes = {key: value for key, value in metadata if key not in (DIGEST, _TEMPORARY)}
             user = {} if body.user is None else {"user": body.user}
             temporary = {} if self.keeps else {_TEMPORARY: True}
             # The last message has this id, and may be a result of the client.
@@ -208,8 +207,7 @@ class Chat:
             text = f"{self.remark}\n\n{text}" if self.remark else text
         message: dict[str, object] = {"role": "assistant", "content": text, "refusal": None}
         if calls := _calls(waits, messages):
-            spoken, _ = _last_text(messages)
-            text = "\n\n".join(filter(None, (spoken, text)))
+            text = "\n\n".join(filter(None, (_last_of(messages).text, text)))
             message |= {"content": text or None, "tool_calls": calls}
             reason = "tool_calls"
         completion = {**self._shown("chat.completion"), "usage": await self._usage()}
@@ -323,7 +321,8 @@ class Chat:
         answer = values.get("structured_response")
         if CLIENT_RESPONSE_FORMAT in self.settings and answer is not None:
             return json.dumps(answer, ensure_ascii=False), "stop"
-        return _last_text(values["messages"])
+        last = _last_of(values["messages"])
+        return last.text, _reason(last)
 
     async def _usage(self) -> dict[str, object]:
         used = await run_in_threadpool(self.exchange.used)
@@ -340,12 +339,7 @@ class Chat:
     async def _delete(
         self, messages: Sequence[BaseMessage] = (), waits: Sequence[Wait] = ()
     ) -> None:
-        """Delete a temporary thread, unless its run goes on.
-
-        Args:
-            messages: The messages of the thread.
-            waits: The waits of the thread.
-        """
+        """Delete a temporary thread, unless its run goes on."""
         exchange = self.exchange
         if self.keeps or not exchange.runs:
             return
@@ -353,9 +347,8 @@ class Chat:
         if status == "waiting" and not self._is_known(messages, waits):
             return
         self.keeps = True  # nothing is left to delete
-        by, tenant = exchange.principal.name, exchange.principal.tenant
-        delete = partial(exchange.service.threads.delete, by=by, tenant=tenant)
-        await run_in_threadpool(delete, self.thread)
+        delete = partial(exchange.service.threads.delete, by=exchange.principal.name)
+        await run_in_threadpool(delete, self.thread, tenant=exchange.principal.tenant)
 
     def _is_known(self, messages: Sequence[BaseMessage], waits: Sequence[Wait]) -> bool:
         """Return True if the client has all of a thread that waits for it, and can send all again.
@@ -387,8 +380,7 @@ def _results_for(
 
 def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[str, object]]:
     """The calls for the client, in the order of the model."""
-    last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-    order = [call["id"] for call in last.tool_calls] if last is not None else []
+    order = [call["id"] for call in _last_of(messages).tool_calls]
     calls = [wait for wait in waits if is_client_call(wait)]
     # Calls of agents inside come last.
     calls.sort(key=lambda wait: order.index(wait.call_id) if wait.call_id in order else len(order))
@@ -396,10 +388,7 @@ def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[
         {
             "id": f"{_CALL}{wait.id}",
             "type": "function",
-            "function": {
-                "name": wait.tool,
-                "arguments": json.dumps(wait.args, ensure_ascii=False),
-            },
+            "function": {"name": wait.tool, "arguments": json.dumps(wait.args, ensure_ascii=False)},
         }
         for wait in calls
     ]
@@ -417,12 +406,9 @@ async def _has_gone(request: Request) -> None:
         pass
 
 
-def _last_text(messages: Sequence[BaseMessage]) -> tuple[str, str]:
-    """The text of the last message of the model, and the reason of its end."""
-    last = next(
-        (message for message in reversed(messages) if isinstance(message, AIMessage)), AIMessage("")
-    )
-    return last.text, _reason(last)
+def _last_of(messages: Sequence[BaseMessage]) -> AIMessage:
+    """The last message of the model; an empty message without one."""
+    return next((m for m in reversed(messages) if isinstance(m, AIMessage)), AIMessage(""))
 
 
 def _reason(message: AIMessage) -> str:

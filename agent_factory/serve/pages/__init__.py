@@ -7,7 +7,8 @@ from starlette.routing import Route
 from agent_factory.serve.pages.developer import DeveloperPages
 from agent_factory.serve.pages.history_pages import HistoryPages
 from agent_factory.serve.pages.inbox import InboxPages
-from agent_factory.serve.pages.rendering import FormRoute, PageRoute, static_files
+from agent_factory.serve.pages.rendering import FormRoute, PageRoute
+from agent_factory.serve.pages.rendering import static_files as static_files
 from agent_factory.serve.pages.runs import RunPages
 from agent_factory.serve.pages.studio import StudioPages
 from agent_factory.serve.pages.thread_settings import ThreadSettings
@@ -68,8 +69,3 @@ def routes(service: Service) -> list[Route]:
         FormRoute(f"{wait}/claim", inbox.claim, *card),
         FormRoute(f"{wait}/release", inbox.release, *card),
     ]
-
-
-def open_routes() -> list[Route]:
-    """Routes for everybody, without content of tenants."""
-    return [static_files()]

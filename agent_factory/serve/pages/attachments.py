@@ -7,7 +7,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.content import (
@@ -64,14 +64,8 @@ class File:
         # Providers and clients put the name of a file in different places.
         extras = block.get("extras") or {}
         kind, media_type = str(block["type"]), str(block.get("mime_type") or "")
-        names = (
-            block.get("title"),
-            block.get("filename"),
-            extras.get("filename"),
-            block.get("url"),
-        )
-        name = next((str(name) for name in names if name), media_type or kind)
-        data = block.get("base64")
+        name = block.get("title") or block.get("filename") or extras.get("filename")
+        name, data = str(name or block.get("url") or media_type or kind), block.get("base64")
         # Without SVG, which can have scripts, although browsers run none in an `img`.
         is_shown = media_type in TYPES["image"] and isinstance(data, str)
         if kind == "image" and is_shown and _BASE64.fullmatch(str(data)):
@@ -111,7 +105,7 @@ def message_of(form: FormData, text: str, kinds: Collection[str]) -> str | Human
     return HumanMessage(blocks)
 
 
-def _block(name: str, file: str, kinds: Collection[str]) -> tuple[Mapping[str, object], int]:
+def _block(name: str, file: str, kinds: Collection[str]) -> tuple[Any, int]:
     """A file as a content block, and its size in bytes."""
     match = _DATA.match(file)
     media_type = match[1] if match else ""
@@ -128,17 +122,13 @@ def _block(name: str, file: str, kinds: Collection[str]) -> tuple[Mapping[str, o
     # Browsers derive the type from the name alone.
     if not content.startswith(_SIGNATURES.get(media_type, b"")):
         raise HTTPException(422, f"{name}: is not {media_type}, although it is sent as that.")
-    if media_type in TYPES["image"]:
-        image = create_image_block(base64=data, mime_type=media_type, filename=name)
-        return cast("Mapping[str, object]", image), len(content)
-    if media_type in TYPES["pdf"]:
-        pdf = create_file_block(base64=data, mime_type=media_type, filename=name)
-        return cast("Mapping[str, object]", pdf), len(content)
+    if media_type not in TYPES["text"]:
+        create: Any = create_image_block if media_type in TYPES["image"] else create_file_block
+        return create(base64=data, mime_type=media_type, filename=name), len(content)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise HTTPException(422, f"{name}: is not UTF-8 at byte {error.start}.") from error
     if reason := text_fault(text):
         raise HTTPException(422, f"{name}: {reason}")
-    plain = create_plaintext_block(text=text, title=name)
-    return cast("Mapping[str, object]", plain), len(content)
+    return create_plaintext_block(text=text, title=name), len(content)

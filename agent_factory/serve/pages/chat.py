@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from agent_factory.serve.pages.conversation import Call, Entry
-from agent_factory.serve.pages.history import ThreadHistory, Version, ids_of, versions_of
+from agent_factory.serve.pages.history import ThreadHistory, ids_of, versions_of
+from agent_factory.serve.pages.rendering import Values
 from agent_factory.service import Service, ThreadInfo
-
-
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """Controls of a page at the messages of a thread.
-
-    Args:
-        versions: The versions of messages, by their ids.
-        newest: The end of the branch from which the thread goes on.
-        is_other: Whether the page shows the end of another branch.
-        can_fork: Whether a message can begin a branch now.
-        withdraws: Whether a branch withdraws a question.
-        answer: The id of the last answer; "" without one.
-        question: The id of the message before the answer.
-        calls: The calls with a result, by the id of the message of the user before them.
-        earlier: The calls before the last answer.
-    """
-
-    versions: Mapping[str, Version]
-    newest: str
-    is_other: bool
-    can_fork: bool
-    withdraws: bool
-    answer: str
-    question: str
-    calls: Mapping[str, Sequence[Call]]
-    earlier: Sequence[Call]
 
 
 def chat_of(
@@ -45,8 +18,8 @@ def chat_of(
     messages: Sequence[BaseMessage],
     entries: Sequence[Entry],
     at: str | None,
-) -> Chat:
-    """The controls at the messages of a thread.
+) -> Values:
+    """The controls at the messages of a thread, for the template.
 
     Args:
         messages: The messages on the page.
@@ -56,36 +29,35 @@ def chat_of(
     is_waiting, is_known = info.status == "waiting", info.agent in service.agents
     branches = ThreadHistory(service, info).branches() if is_known else []
     ends = [branch.end for branch in branches]
-    # A message of the user begins another turn.
+    # The last answer and its question. A message of the user begins another turn.
     answer = question = ""
     for message in messages:
         if isinstance(message, HumanMessage):
             answer, question = "", message.id or ""
         elif isinstance(message, AIMessage):
             answer = message.id or ""
+    # The calls with a result after each message of the user, and those before the last answer.
     calls: dict[str, list[Call]] = {}
     earlier: list[Call] = []
     for entry in entries:
         finished = [call for call in entry.calls if call.result is not None]
         if entry.kind == "human":
-            calls[entry.id] = []
-            earlier = []
-        # Each message of the user counts the calls after it.
+            calls[entry.id], earlier = [], []
         for later in calls.values():
             later += finished
         if entry.id != answer:
             earlier += finished
-    takes_messages = info.status in ("idle", "failed") or is_waiting
+    takes_messages = info.status in ("idle", "failed")
     if is_known and is_waiting:
         takes_messages = service.waiting(info.agent) != "reject"
-    return Chat(
-        versions=versions_of(ids_of(messages), branches),
-        newest=ends[0] if ends else "",
-        is_other=at is not None and at in ends[1:],
-        can_fork=is_known and takes_messages,
-        withdraws=is_waiting,
-        answer=answer if question else "",
-        question=question,
-        calls=calls,
-        earlier=earlier,
-    )
+    return {
+        "versions": versions_of(ids_of(messages), branches),
+        "newest": ends[0] if ends else "",
+        "is_other": at in ends[1:],
+        "can_fork": is_known and takes_messages,
+        "withdraws": is_waiting,
+        "answer": answer if question else "",
+        "question": question,
+        "calls": calls,
+        "earlier": earlier,
+    }

@@ -23,10 +23,9 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Different message or value of the state.
+    """Message or value of the state that was added, removed or changed.
 
     Args:
-        kind: "added", "removed" or "changed".
         name: The author, such as "User", or the key.
         parts: Common and different parts.
     """
@@ -38,11 +37,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Differences between two states.
+    """Differences between two states: messages in the order of the conversation, and values.
 
     Args:
-        messages: Messages that were added, removed or changed, in the order of the conversation.
-        values: Values of the state that are different.
         same: Number of equal messages.
     """
 
@@ -63,27 +60,28 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], agent: str) -> 
     [('', '"'), ('del', 'calm'), ('ins', 'brief'), ('', '"')]
     """
     old, new = (by_id(values.get("messages") or ()) for values in (before, after))
-    differences: list[Difference] = []
     # Messages that are gone come first; the rest keeps its order.
-    for key, message in {**old, **new}.items():
-        name = name_of(message, agent)
-        if key not in new:
-            differences.append(Difference("removed", name, (("del", text_of(message)),)))
-        elif key not in old:
-            differences.append(Difference("added", name, (("ins", text_of(message)),)))
-        elif (first := text_of(old[key])) != (second := text_of(message)):
-            differences.append(Difference("changed", name, tuple(parts_of(first, second))))
-    changed: list[Difference] = []
-    for name in sorted({*before, *after} - {"messages"}):
-        if name not in after:
-            changed.append(Difference("removed", name, (("del", pretty(before[name])),)))
-        elif name not in before:
-            changed.append(Difference("added", name, (("ins", pretty(after[name])),)))
-        elif before[name] != after[name]:
-            parts = parts_of(pretty(before[name]), pretty(after[name]))
-            changed.append(Difference("changed", name, tuple(parts)))
-    same = len(old.keys() & new.keys()) - sum(part.kind == "changed" for part in differences)
-    return Comparison(tuple(differences), tuple(changed), same)
+    texts = [{key: text_of(message) for key, message in side.items()} for side in (old, new)]
+    names = {key: name_of(message, agent) for key, message in {**old, **new}.items()}
+    keys = {key: key for key in sorted({*before, *after} - {"messages"})}
+    values = [{key: pretty(side[key]) for key in keys if key in side} for side in (before, after)]
+    same = sum(texts[0][key] == texts[1][key] for key in old.keys() & new.keys())
+    return Comparison(differences(names, *texts), differences(keys, *values), same)
+
+
+def differences(
+    names: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[Difference, ...]:
+    """The differences between two groups of texts, in the order of the names."""
+    found = []
+    for key, name in names.items():
+        if key not in after:
+            found.append(Difference("removed", name, (("del", before[key]),)))
+        elif key not in before:
+            found.append(Difference("added", name, (("ins", after[key]),)))
+        elif before[key] != after[key]:
+            found.append(Difference("changed", name, tuple(parts_of(before[key], after[key]))))
+    return tuple(found)
 
 
 def name_of(message: BaseMessage, agent: str) -> str:

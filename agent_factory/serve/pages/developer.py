@@ -11,8 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.serve.body import json_value
+from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.pages.history import id_of
-from agent_factory.serve.pages.rendering import Pages, Values, pretty
+from agent_factory.serve.pages.rendering import Values, pretty
 from agent_factory.service import ThreadInfo
 from agent_factory.types import Graph
 
@@ -27,7 +28,6 @@ class StateKey:
     """Key of a state, on a page.
 
     Args:
-        name: The key.
         text: The value as JSON, at most `LONGEST` characters; "" without a value.
         length: The number of all characters.
         before: The text of the state; `text` differs after an edit.
@@ -46,7 +46,7 @@ class StateKey:
         return self.length > LONGEST
 
 
-class DeveloperPages(Pages):
+class DeveloperPages(Endpoints):
     """Answers requests for the state of a thread.
 
     They are open to each principal of the thread's tenant, as `POST /threads/{thread}/state` is,
@@ -134,11 +134,7 @@ def keys_of(agent: Graph, values: Mapping[str, object]) -> list[StateKey]:
 def read_state(
     schema: Mapping[str, Any], keys: list[StateKey], form: Mapping[str, object]
 ) -> dict[str, object]:
-    """The edited values. Faults are noted at their keys.
-
-    Args:
-        schema: The JSON schema of the state.
-    """
+    """The edited values. Faults are noted at their keys."""
     values: dict[str, object] = {}
     for key in keys:
         text = str(form.get(_PREFIX + key.name, key.before)).replace("\r\n", "\n")

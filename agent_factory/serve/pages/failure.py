@@ -57,7 +57,6 @@ class Failure:
         sentence: The event, in words; "" if only the error says so.
         type: The type of the exception, or "".
         code: The code of an error of this library, or "".
-        text: The text of the exception.
         hint: The remedy, or "".
     """
 
@@ -73,7 +72,6 @@ def failure_of(error: str, steps: Sequence[Step], nodes: Sequence[str]) -> Failu
     """The failure of a run.
 
     Args:
-        error: The error of the run.
         nodes: The failed nodes of the agent, if known.
 
     >>> failure_of("ConnectionError: no line", [], ["tools"]).where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from jsonschema import Draft202012Validator
@@ -14,16 +14,12 @@ Kind = Literal["text", "lines", "number", "integer", "boolean", "choice", "json"
 _PREFIX = "arg."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Field:
     """Field of a form.
 
     Args:
-        name: The argument.
-        kind: The kind of input.
         value: The present text.
-        description: The meaning of the argument.
-        required: Whether the argument is required.
         choices: The values of a choice, as JSON.
         error: The fault of the text.
         before: The original text.
@@ -74,44 +70,36 @@ def read_args(
 ) -> dict[str, object]:
     """The arguments of a form. A field that nobody changed keeps its argument.
 
-    Args:
-        schema: The JSON schema of the arguments.
-        args: The arguments of the call.
-
     Raises:
         FormError: An argument does not fit the schema.
     """
-    fields, values = fields_of(schema, args), {}
-    form_fields = []
+    fields, values, errors = fields_of(schema, args), dict[str, object](), dict[str, str]()
     for field in fields:
         text = str(form.get(field.input, ""))
         # Browsers change the ends of lines: an unchanged text keeps the argument.
-        if field.name in args and _lines(text) == _lines(field.before):
+        if field.name in args and _lines(text) == _lines(field.value):
             values[field.name] = args[field.name]
-            form_fields.append(field)
             continue
-        field = replace(field, value=text)
+        field.value = text
         try:
             value = _value(field) if field.input in form else _MISSING
         except ValueError as error:
-            field, values[field.name] = replace(field, error=str(error)), text
-        else:
-            if value is not _MISSING:
-                values[field.name] = value
-            elif field.required:
-                field = replace(field, error="This is required.")
-        form_fields.append(field)
-    if schema is not None and not any(field.error for field in form_fields):
-        errors: dict[str, str] = {}
+            errors[field.name], value = str(error), text
+        if value is not _MISSING:
+            values[field.name] = value
+        elif field.required:
+            errors[field.name] = "This is required."
+    if schema is not None and not errors:
         # Pydantic writes schemas of this draft.
         for violation in Draft202012Validator(schema).iter_errors(values):
             # An error about the whole has no path, and is shown at the first field.
             path = violation.absolute_path
             place = str(path[0]) if path else fields[0].name
             errors.setdefault(place, f"{violation.message}.")
-        form_fields = [replace(field, error=errors.get(field.name, "")) for field in form_fields]
-    if any(field.error for field in form_fields):
-        raise FormError(form_fields, values)
+    for field in fields:
+        field.error = errors.get(field.name, "")
+    if any(field.error for field in fields):
+        raise FormError(fields, values)
     # Unknown fields, which no page sends, are refused with the decision.
     names = {field.input for field in fields}
     others = (name for name in form if name.startswith(_PREFIX) and name not in names)

@@ -35,10 +35,7 @@ class Step:
     """Checkpoint, as developers know it.
 
     Args:
-        id: The id.
-        number: The number of the step.
         source: "input", "loop", "update" or "fork", as LangGraph's metadata have it.
-        next: The nodes that run next.
         messages: Number of messages in the state.
     """
 
@@ -71,7 +68,6 @@ class Moment:
         steps: The checkpoint, and later ones at which nothing happened for people.
         branches: Number of branches that go on from here.
         rails: Classes of the style of each column.
-        is_on_path: Whether the thread came this way.
     """
 
     at: float
@@ -100,7 +96,6 @@ class QueuedMessage:
     """Message or fork that no run has read.
 
     Args:
-        run: The id of the run.
         text: The text; "" for a fork without a message.
         checkpoint: The id of the checkpoint where a fork begins.
         created_at: The time, in seconds since 1970.
@@ -119,8 +114,6 @@ class Version:
     """Version of a message, among the versions of other branches.
 
     Args:
-        number: The number, from 1.
-        count: The number of versions.
         previous: The end of the branch with the version before; "" of the first.
         next: The end of the branch with the version after; "" of the last.
     """
@@ -153,7 +146,6 @@ class ThreadHistory:
     """States of a thread: a tree of checkpoints, in which each fork begins a branch.
 
     Args:
-        service: The service.
         thread: The thread, of a tenant that was checked.
     """
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,22 +17,24 @@ from agent_factory.factory import topology_of
 from agent_factory.guarantees import undecided_calls
 from agent_factory.review import ReviewError, policy_table
 from agent_factory.serve.body import number
+from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.errors import status_of
+from agent_factory.serve.exchange import check_agent
 from agent_factory.serve.pages.conversation import entries_of, in_one_line
 from agent_factory.serve.pages.forms import Field, FormError, has_args, read_args
+from agent_factory.serve.pages.history import messages_of
 from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
-from agent_factory.serve.pages.rendering import Pages, Values, is_partial
+from agent_factory.serve.pages.rendering import Values, is_partial
 from agent_factory.serve.pages.verdicts import AUDIT, deeds_of, verdicts
 from agent_factory.serve.pages.waits import (
     ShownWait,
-    decide,
     found_waits,
     held_with,
-    refusal_of,
     schema_of,
     shown_wait,
     shown_waits,
+    titles_of,
 )
 from agent_factory.service import AlreadyDecided, ClaimedByOther, Wait
 
@@ -47,7 +48,7 @@ DECISIONS = ("approve", "edit", "reject", "respond")
 BULK_DECISIONS = ("approve", "reject")
 
 
-class InboxPages(Pages):
+class InboxPages(Endpoints):
     """Answers requests for pages about waits."""
 
     def waits(self, request: Request) -> Values:
@@ -77,23 +78,20 @@ class InboxPages(Pages):
         drafts: Mapping[str, str | None] | None = None,
     ) -> Values:
         """The page of a wait, with the fault of a decision that was not made."""
-        wait = self._wait(request)
-        tenant = request.state.principal.tenant
-        agent = self._service.agents.get(wait.agent)
-        messages: list[BaseMessage] = []
-        now = ""
-        picture = None if agent is None else picture_of(agent)
-        if agent is not None:
+        wait, tenant = self._wait(request), request.state.principal.tenant
+        messages: Sequence[BaseMessage] = ()
+        picture, now = None, ""
+        if (agent := self._service.agents.get(wait.agent)) is not None:
             # The state of the question: the thread may have gone on.
             state = self._service.threads.state(wait.thread_id, checkpoint=wait.checkpoint_id)
-            messages = state.values.get("messages") or []
+            messages, picture = messages_of(state), picture_of(agent)
             if picture is not None and state.next:
                 now = picture.nodes.get(state.next[0], "")
-        audit = self._service.inbox(tenant).audit(thread=wait.thread_id, limit=AUDIT)
+        audit = self._inbox(request).audit(thread=wait.thread_id, limit=AUDIT)
         entries = entries_of(messages, verdicts(audit))
-        held_messages = held_with(self._service, wait)
+        held = held_with(self._service, wait)
         return {
-            "shown": shown_wait(self._service, wait, request, fields=fields, held=held_messages),
+            "shown": shown_wait(self._service, wait, request, fields=fields, held=held),
             "problem": problem or str(error or ""),
             "entered": drafts or {},  # a message, by the kind of the decision
             "entries": entries[-EVIDENCE:],
@@ -109,7 +107,7 @@ class InboxPages(Pages):
 
     def decide(self, request: Request) -> Values | Response:
         """`POST /inbox/{wait}/decision`."""
-        form, wait = request.state.form, self._wait(request)
+        form, wait, principal = request.state.form, self._wait(request), request.state.principal
         kind = str(form.get("decision", ""))
         if kind not in (*DECISIONS, "remember"):
             raise HTTPException(422, f"decision must be one of {', '.join(DECISIONS)}.")
@@ -124,10 +122,10 @@ class InboxPages(Pages):
                 args = read_args(schema, wait.args, form)
             except FormError as error:
                 decision = {"type": kind, "edited_action": {"args": error.args_read}}
-                problem = refusal_of(self._service, request, wait.id, decision)
-                return self._page(
-                    request, drafts=drafts, fields=error.fields, problem=problem or str(error)
-                )
+                who = {"by": principal.name, "roles": principal.roles}
+                refusal = self._inbox(request).judge(wait.id, decision, **who)
+                problem = str(refusal if isinstance(refusal, ReviewError) else error)
+                return self._page(request, drafts=drafts, fields=error.fields, problem=problem)
         # Parts of another decision are refused, as everywhere.
         options: dict[str, object] = {"message": message, "args": args}
         options["digest"] = str(form.get("digest", "")) or None
@@ -142,46 +140,52 @@ class InboxPages(Pages):
                 remember["thread"] = True
             options["remember"] = remember
         try:
-            decide(self._service, request, wait.id, kind, options)
+            self._decide(request, wait, kind, options)
         except (ReviewError, AlreadyDecided, ClaimedByOther) as error:
             return self._page(request, error, drafts=drafts)
-        # htmx puts the answer into the page.
+        return self._after(request)
+
+    def _decide(self, request: Request, wait: Wait, kind: str, options: Mapping[str, Any]) -> None:
+        """Decide for the sender of a form, with options of `Service.decide`."""
+        principal = request.state.principal
+        self._service.decide(
+            wait.id,
+            kind,
+            by=principal.name,
+            roles=principal.roles,
+            tenant=principal.tenant,
+            may_decide=request.state.may_decide,
+            via="page",
+            **options,
+        )
+
+    def _after(self, request: Request) -> Values | Response:
+        """The page of a wait after a form."""
+        # htmx puts the answer into the page. With 303, a reload does not send the form again.
         if is_partial(request):
             return self._page(request)
-        # With 303, a reload of the page does not send the form again.
-        return RedirectResponse(f"/inbox/{wait.id}", status_code=303)
+        return RedirectResponse(f"/inbox/{request.path_params['wait']}", status_code=303)
 
     def claim(self, request: Request) -> Values | Response:
         """`POST /inbox/{wait}/claim`."""
-        return self._claimed(request, "claim")
+        self._inbox(request).claim(request.path_params["wait"], by=request.state.principal.name)
+        return self._after(request)
 
     def release(self, request: Request) -> Values | Response:
         """`POST /inbox/{wait}/release`."""
-        return self._claimed(request, "release")
-
-    def _claimed(self, request: Request, what: str) -> Values | Response:
-        principal, wait = request.state.principal, request.path_params["wait"]
-        inbox = self._service.inbox(principal.tenant, may_decide=request.state.may_decide)
-        getattr(inbox, what)(wait, by=principal.name)
-        if is_partial(request):
-            return self._page(request)
-        return RedirectResponse(f"/inbox/{wait}", status_code=303)
+        self._inbox(request).release(request.path_params["wait"], by=request.state.principal.name)
+        return self._after(request)
 
     def audit(self, request: Request) -> Values:
         """`GET /inbox/audit`: the acts of people."""
         query, tenant = request.query_params, request.state.principal.tenant
         filters: Any = {name: query.get(name) or None for name in ("thread", "who")}
         before = number(request, "before", 0) or None
-        inbox = self._service.inbox(tenant)
         # With the first of the older entries.
-        entries = inbox.audit(**filters, before=before, limit=ENTRIES + 1)
+        entries = self._inbox(request).audit(**filters, before=before, limit=ENTRIES + 1)
         older = entries[ENTRIES - 1].number if len(entries) > ENTRIES else None
         deeds = deeds_of(self._service, entries[:ENTRIES], tenant)
-        ids = {action.entry.thread_id for action in deeds}
-        threads = (
-            self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
-        )
-        titles = {thread.id: thread.title for thread in threads}
+        titles = titles_of(self._service, {deed.entry.thread_id for deed in deeds}, tenant)
         return {**filters, "deeds": deeds, "titles": titles, "older": older, "before": before}
 
     # Several waits
@@ -189,8 +193,7 @@ class InboxPages(Pages):
     def confirm(self, request: Request) -> Values:
         """`GET /inbox/decisions`: the chosen calls, before a decision."""
         kind = _bulk_kind(request.query_params.get("decision"))
-        ids = request.query_params.getlist("wait")
-        waits = self._chosen(request, ids)
+        waits = self._chosen(request, request.query_params.getlist("wait"))
         name = request.state.principal.name
         obstacles = [(wait, wait.obstacle(kind, name)) for wait in waits]
         calls = [wait for wait, obstacle in obstacles if not obstacle]
@@ -212,22 +215,20 @@ class InboxPages(Pages):
         message = str(form.get("message", "")).strip() or None
         results = []
         for item, digest in zip(self._chosen(request, ids), digests, strict=True):
-            options = {"message": message, "digest": digest}
+            problem = ""
             try:
-                decide(self._service, request, item.wait.id, kind, options)
+                self._decide(request, item.wait, kind, {"message": message, "digest": digest})
             # Each alone: a decided wait stops no other decision.
             except AgentFactoryError as error:
-                results.append((item, str(error)))
-            else:
-                results.append((item, ""))
+                problem = str(error)
+            results.append((item, problem))
         report = {"kind": kind, "results": results}
         return {**found_waits(self._service, request), "report": report}
 
     def _chosen(self, request: Request, ids: list[str]) -> list[ShownWait]:
         if not ids:
             raise HTTPException(422, "Choose at least one call.")
-        inbox = self._service.inbox(request.state.principal.tenant)
-        waits = shown_waits(self._service, [inbox.get(id) for id in ids], request)
+        waits = shown_waits(self._service, list(map(self._inbox(request).get, ids)), request)
         return [replace(item, held=held_with(self._service, item.wait)) for item in waits]
 
     # Approvals
@@ -238,10 +239,9 @@ class InboxPages(Pages):
         approvals = self._service.approvals(tenant=tenant, active=not inactive)
         # An approval may be for all threads, or for a deleted thread.
         ids = {approval.thread for approval in approvals if approval.thread}
-        threads = self._service.threads.search(tenant=tenant, ids=ids, limit=len(ids) or 1)
         return {
             "approvals": [(each, in_one_line(each.args), asdict(each)) for each in approvals],
-            "titles": {thread.id: thread.title for thread in threads},
+            "titles": titles_of(self._service, ids, tenant),
             "ended": inactive,
         }
 
@@ -254,18 +254,17 @@ class InboxPages(Pages):
     def policy(self, request: Request) -> Values:
         """`GET /studio/agents/{agent}/policy`: the rules for the calls of each tool."""
         name = request.path_params["agent"]
-        if (agent := self._service.agents.get(name)) is None:
-            raise HTTPException(404, f"There is no agent {name!r}.")
-        content: dict[str, Any] = {"rows": [], "guards": (), "undecided": ()}
-        with suppress(ArgumentError):  # of another library
+        check_agent(self._service, name)
+        agent = self._service.agents[name]
+        try:
             plan = topology_of(agent)
-            content = {"rows": policy_table(agent), "guards": plan.guards}
-            content["undecided"] = undecided_calls(plan)
-        return {**content, "name": name}
+        except ArgumentError:  # of another library
+            return {"name": name, "rows": [], "guards": (), "undecided": ()}
+        rules: Values = {"rows": policy_table(agent), "guards": plan.guards}
+        return {**rules, "name": name, "undecided": undecided_calls(plan)}
 
     def _wait(self, request: Request) -> Wait:
-        tenant = request.state.principal.tenant
-        return self._service.inbox(tenant).get(request.path_params["wait"])
+        return self._inbox(request).get(request.path_params["wait"])
 
 
 def counted(tools: Iterable[str]) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters.html import HtmlFormatter
@@ -27,7 +25,6 @@ _LANGUAGES = re.compile(
     "rust|scss|sh|shell|sql|toml|ts|tsx|typescript|xml|ya?ml"
 )
 _COLORS: Any = HtmlFormatter(nowrap=True)
-_BOX = '<div class="table-box" tabindex="0" role="group" aria-label="Table">'
 
 
 def markdown(text: str) -> Markup:
@@ -41,7 +38,8 @@ def markdown(text: str) -> Markup:
     >>> markdown("[a](javascript:alert())")
     Markup('<p>[a](javascript:alert())</p>\\n')
     """
-    return Markup(_MARKDOWN.render(text))
+    tokens = [*_shown(_MARKDOWN.parse(text))]
+    return Markup(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))
 
 
 def plain_words(text: str) -> str:
@@ -69,73 +67,55 @@ class _Markdown(MarkdownIt):
         )
 
 
-class _Renderer(RendererHTML):
-    """Sets links, tables and code."""
+def _shown(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Tokens with links to new windows, headings below the title, boxed tables and colored code."""
+    level = 1
+    for token in tokens:
+        if token.type == "inline":
+            token.children = [*_shown(token.children or ())]
+        elif token.type == "link_open":
+            # `validateLink` does not see empty addresses, which lead to the page.
+            if not token.attrs.get("href"):
+                token.attrs.pop("href", None)
+            # The new window cannot reach this window.
+            token.attrs |= {"rel": "noopener noreferrer", "target": "_blank"}
+        elif token.type in ("heading_open", "heading_close"):
+            # No level is left out, for people who go from heading to heading.
+            if token.nesting == 1:
+                level = min(int(token.tag[1]) + 1, level + 1, 6)
+            token.tag = f"h{level}"
+        elif token.type in ("th_open", "td_open"):
+            # A class: the policy of the page allows no style in HTML.
+            if style := token.attrs.pop("style", None):
+                token.attrs["class"] = str(style).partition(":")[2]
+        elif token.type in ("fence", "code_block"):
+            token = _html(_code(token.content, token.info.strip().split(" ")[0]))
+        elif token.type == "table_open":  # for scrolling
+            yield _html('<div class="table-box" tabindex="0" role="group" aria-label="Table">')
+        yield token
+        if token.type == "table_close":
+            yield _html("</div>")
 
-    def link_open(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        """A link to a new window, which cannot reach this window."""
-        # `validateLink` does not see empty addresses, which lead to the page.
-        if not tokens[idx].attrs.get("href"):
-            tokens[idx].attrs.pop("href", None)
-        tokens[idx].attrs |= {"rel": "noopener noreferrer", "target": "_blank"}
-        return self.renderToken(tokens, idx, options, env)
 
-    def heading_open(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        """The beginning of a heading, below the title of the page."""
-        # No level is left out, for people who go from heading to heading.
-        env["heading"] = min(int(tokens[idx].tag[1]) + 1, env.get("heading", 1) + 1, 6)
-        tokens[idx].tag = f"h{env['heading']}"
-        return self.renderToken(tokens, idx, options, env)
+def _html(text: str) -> Token:
+    return Token("html_block", "", 0, content=text)
 
-    def heading_close(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        """The end of a heading, of the same level."""
-        tokens[idx].tag = f"h{env['heading']}"
-        return self.renderToken(tokens, idx, options, env)
 
-    def table_open(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        """A table in a box, for scrolling."""
-        return _BOX + self.renderToken(tokens, idx, options, env)
-
-    def table_close(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        """The end of a table."""
-        return self.renderToken(tokens, idx, options, env) + "</div>"
-
-    def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        """A cell, whose alignment is a class: the policy of the page allows no style in HTML."""
-        if style := tokens[idx].attrs.pop("style", None):
-            tokens[idx].attrs["class"] = str(style).partition(":")[2]
-        return self.renderToken(tokens, idx, options, env)
-
-    td_open = th_open
-
-    def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        """A block of code, with its language and a button for a copy."""
-        code, language = tokens[idx].content, tokens[idx].info.strip().split(" ")[0]
-        content = escape(code)
-        if _LANGUAGES.fullmatch(language.lower()) and len(code) <= LONGEST_CODE:
-            # Older versions of Pygments know fewer languages.
-            with suppress(ClassNotFound):
-                lexer = get_lexer_by_name(language.lower(), stripnl=False)
-                content = Markup(highlight(code, lexer, _COLORS))
-        return Markup(
-            '<div class="code-block"><p class="language"><span>{}</span>'
-            '<button type="button" class="quiet script" data-copy-code>Copy code</button></p>'
-            '<pre tabindex="0"><code>{}</code></pre></div>\n'
-        ).format(language[:30] or "text", content)
-
-    code_block = fence
+def _code(code: str, language: str) -> str:
+    """A block of code, with its language and a button for a copy."""
+    content = escape(code)
+    if _LANGUAGES.fullmatch(language.lower()) and len(code) <= LONGEST_CODE:
+        # Older versions of Pygments know fewer languages.
+        with suppress(ClassNotFound):
+            lexer = get_lexer_by_name(language.lower(), stripnl=False)
+            content = Markup(highlight(code, lexer, _COLORS))
+    return Markup(
+        '<div class="code-block"><p class="language"><span>{}</span>'
+        '<button type="button" class="quiet script" data-copy-code>Copy code</button></p>'
+        '<pre tabindex="0"><code>{}</code></pre></div>\n'
+    ).format(language[:30] or "text", content)
 
 
 # No HTML: models are not trusted. No images: see `markdown`.
-_MARKDOWN = _Markdown("commonmark", {"html": False}, renderer_cls=_Renderer)
+_MARKDOWN = _Markdown("commonmark", {"html": False})
 _MARKDOWN.enable(["table", "strikethrough"]).disable("image")

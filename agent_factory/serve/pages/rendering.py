@@ -23,7 +23,6 @@ from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.pages.attachments import LIMIT
 from agent_factory.serve.pages.markdown import markdown
 from agent_factory.serve.security import csrf_token, read_form
-from agent_factory.service import Service, ThreadInfo
 from agent_factory.topology.render import html, palette
 
 Values = dict[str, Any]
@@ -77,13 +76,10 @@ class PageRoute(Route):
     """Route of a page.
 
     Args:
-        path: The path.
         endpoint: A function that runs in a thread, and returns the values of the template, or a
             response; `status` is the status. The fields of a form are in `request.state.form`.
             An error becomes a page with a remedy.
-        template: The template.
         part: The template for a script that asks for a part of the page; None for the same.
-        method: The method.
     """
 
     def __init__(
@@ -123,22 +119,6 @@ class PageRoute(Route):
 
 FormRoute = partial(PageRoute, method="POST")
 """Route of a form."""
-
-
-class Pages:
-    """Pages about the threads of a service, for the tenant of the request."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def _thread(self, request: Request) -> ThreadInfo:
-        """The thread in the address of a page.
-
-        Raises:
-            NotFound: The tenant has no such thread.
-        """
-        tenant = request.state.principal.tenant
-        return self._service.threads.get(request.path_params["thread"], tenant=tenant)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from contextlib import suppress
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -11,9 +11,10 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import number
+from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.pages.failure import failure_of
-from agent_factory.serve.pages.history import AT_WORK
-from agent_factory.serve.pages.rendering import Pages, Values
+from agent_factory.serve.pages.history import AT_WORK, nodes_after, time_of
+from agent_factory.serve.pages.rendering import Values
 from agent_factory.serve.pages.timeline import Span, timeline_of
 from agent_factory.service import NotFound, Service
 
@@ -43,7 +44,7 @@ _MOMENTS = 25
 _WAITS = 200
 
 
-class RunPages(Pages):
+class RunPages(Endpoints):
     """Answers requests for pages about runs."""
 
     def runs(self, request: Request) -> Values:
@@ -78,13 +79,10 @@ class RunPages(Pages):
 
     def run(self, request: Request) -> Values:
         """`GET /studio/runs/{run}`: one run; `GET /studio/runs/{run}/parts`: what changes."""
-        tenant, now = request.state.principal.tenant, time.time()
-        run = self._service.run(request.path_params["run"], tenant=tenant)
-        summary, info = run.summary, self._service.threads.get(run.thread_id, tenant=tenant)
-        reader = run.info.reader
-        steps, is_last = run.steps, info.run == run.id
-        inbox = self._service.inbox(tenant)
-        waits = inbox.waits(thread=info.id, run=run.id, decided=True, limit=_WAITS)
+        run, now = self._run(request), time.time()
+        summary, info = run.summary, self._service.threads.get(run.thread_id)
+        steps, reader, is_last = run.steps, run.info.reader, info.run == run.id
+        waits = self._inbox(request).waits(thread=info.id, run=run.id, decided=True, limit=_WAITS)
         # Steps belong to the run that has read the message.
         is_at_work = summary.status in AT_WORK and reader is None
         nodes: list[Span] = []
@@ -119,15 +117,14 @@ class RunPages(Pages):
 
     def cancel(self, request: Request) -> Response:
         """`POST /studio/runs/{run}/cancel`: end a run."""
-        principal, id = request.state.principal, request.path_params["run"]
-        self._service.run(id, tenant=principal.tenant).cancel(by=principal.name)
-        return RedirectResponse(f"/studio/runs/{id}", status_code=303)
+        run = self._run(request)
+        run.cancel(by=request.state.principal.name)
+        return RedirectResponse(f"/studio/runs/{run.id}", status_code=303)
 
     def retry(self, request: Request) -> Response:
         """`POST /studio/runs/{run}/retry`: go on where a run has failed."""
-        principal, id = request.state.principal, request.path_params["run"]
-        new = self._service.run(id, tenant=principal.tenant).retry(by=principal.name).id
-        return RedirectResponse(f"/studio/runs/{new}", status_code=303)
+        new = self._run(request).retry(by=request.state.principal.name)
+        return RedirectResponse(f"/studio/runs/{new.id}", status_code=303)
 
 
 def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool) -> list[Span]:
@@ -139,20 +136,15 @@ def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool)
     """
     spans: list[Span] = []
     after: float | None = None
-    try:
+    # The agent may not be in this process, or the thread was deleted meanwhile.
+    with suppress(NotFound):
         for state in service.threads.history(thread, limit=_MOMENTS):
-            at = datetime.fromisoformat(state.created_at or "").timestamp()
-            # Without nodes of LangGraph, such as `__start__`.
-            names = [name for name in state.next if not name.startswith("__")]
+            at, names = time_of(state), ", ".join(dict.fromkeys(nodes_after(state)))
             if names and (after is not None or is_at_work):
-                begun = max(at, since)
-                spans.append(Span("node", ", ".join(dict.fromkeys(names)), begun, after))
+                spans.append(Span("node", names, max(at, since), after))
             if at < since:
                 break
             after = at
-    # The agent is not in this process, or the thread was deleted meanwhile.
-    except NotFound:
-        return []
     return spans
 
 

@@ -14,6 +14,8 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
+from agent_factory.serve.endpoints import Endpoints
+from agent_factory.serve.exchange import check_agent
 from agent_factory.serve.pages.attachments import accepted_types, message_of
 from agent_factory.serve.pages.chat import chat_of
 from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
@@ -33,7 +35,7 @@ from agent_factory.serve.pages.live import (
     version_of,
 )
 from agent_factory.serve.pages.picture import picture_of
-from agent_factory.serve.pages.rendering import Pages, Values, is_partial
+from agent_factory.serve.pages.rendering import Values, is_partial
 from agent_factory.serve.pages.thread_rows import activity_of, thread_rows
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
@@ -48,7 +50,7 @@ _BEGINS_WITHIN = 2.0
 STATUSES = ("idle", "queued", "running", "waiting", "failed")
 
 
-class StudioPages(Pages):
+class StudioPages(Endpoints):
     """Answers requests for pages about threads and runs."""
 
     async def home(self, request: Request) -> Response:
@@ -96,9 +98,8 @@ class StudioPages(Pages):
     def agent(self, request: Request) -> Values:
         """`GET /studio/agents/{agent}`: the plan, with the details of each part."""
         name = request.path_params["agent"]
-        if (agent := self._service.agents.get(name)) is None:
-            raise HTTPException(404, f"There is no agent {name!r}.")
-        return {"name": name, "picture": picture_of(agent)}
+        check_agent(self._service, name)
+        return {"name": name, "picture": picture_of(self._service.agents[name])}
 
     async def plan(self, request: Request) -> Response:
         """`GET /studio/agents/{agent}/plan.svg`: the plan as a picture."""
@@ -143,12 +144,10 @@ class StudioPages(Pages):
             # The thread gets the messages with the first step of the run.
             ids = {message.id for message in messages}
             messages += [message for message in submitted_with(run) if message.id not in ids]
-        tenant = request.state.principal.tenant
-        inbox = self._service.inbox(tenant)
-        audit = inbox.audit(thread=info.id, limit=AUDIT)
-        entries = entries_of(messages, verdicts(audit))
+        inbox = self._inbox(request)
+        entries = entries_of(messages, verdicts(inbox.audit(thread=info.id, limit=AUDIT)))
         first = max(0, number(request, "from", len(entries) - RECENT_MESSAGES))
-        held_messages = queue if info.status == "waiting" else []
+        held = queue if info.status == "waiting" else []
         waits = [] if checkpoint else inbox.waits(thread=info.id)
         chat = chat_of(self._service, info, messages, entries, checkpoint)
         return {
@@ -164,15 +163,13 @@ class StudioPages(Pages):
             "first": first,
             "earlier": max(0, first - RECENT_MESSAGES),
             "next": () if state is None else state.next,
-            "waits": [
-                shown_wait(self._service, wait, request, held=held_messages) for wait in waits
-            ],
+            "waits": [shown_wait(self._service, wait, request, held=held) for wait in waits],
             "held": [message for message in queue if message.run != info.run],
             "waiting": None if agent is None else self._service.waiting(info.agent),
             "busy": None if agent is None else self._service.busy(info.agent),
             "steers": agent is not None and can_be_steered(agent),
             "missing": self._missing(info),
-            "usage": self._service.threads.usage(info.id, tenant=tenant),
+            "usage": self._service.threads.usage(info.id),
             "picture": None if agent is None else picture_of(agent),
             "is_at_work": is_at_work,
             "agents": self._agents(),
@@ -202,8 +199,7 @@ class StudioPages(Pages):
         agent = self._service.agents.get(info.agent)
         picture = None if agent is None else picture_of(agent)
         events = ThreadEvents(self._service, info.id, info.tenant, picture)
-        after = request.headers.get("last-event-id")
-        shown = request.query_params.get("shown", "")
+        after, shown = request.headers.get("last-event-id"), request.query_params.get("shown", "")
         return EventSourceResponse(events.follow(after, shown), ping=PING_SECONDS)
 
     def begin(self, request: Request) -> Response:
@@ -252,7 +248,6 @@ class StudioPages(Pages):
         info = self._thread(request)
         if info.run is not None:
             self._service.run(info.run).cancel(by=request.state.principal.name)
-        place = f"/studio/threads/{info.id}"
         if is_partial(request):
             return Response(status_code=204)
-        return RedirectResponse(place, status_code=303)
+        return RedirectResponse(f"/studio/threads/{info.id}", status_code=303)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent_factory.serve.pages.conversation import in_one_line
@@ -26,7 +26,6 @@ class ThreadRow:
     """Row of a thread.
 
     Args:
-        thread: The thread.
         words: The last words of the user; "" if the title has them.
         waits: The waits, the oldest first.
         has_namesake: Whether another thread of the list has the title.
@@ -88,8 +87,11 @@ def thread_rows(service: Service, threads: Sequence[ThreadInfo], tenant: str) ->
     """Threads as a list shows them, with two queries for all of them."""
     ids = [thread.id for thread in threads]
     words = service.threads.last_words(ids, tenant=tenant)
+    waits: dict[str, list[Wait]] = {}  # by their threads, the oldest first
+    # Without threads that wait, no query is needed.
     waiting = [thread.id for thread in threads if thread.status == "waiting"]
-    waits = open_waits(service, waiting, tenant)
+    for wait in service.inbox(tenant).find(threads=waiting, undecided=True) if waiting else ():
+        waits.setdefault(wait.thread_id, []).insert(0, wait)
     # Of these rows: a search for titles would read all threads.
     titles = Counter(thread.title for thread in threads)
     return [
@@ -101,15 +103,6 @@ def thread_rows(service: Service, threads: Sequence[ThreadInfo], tenant: str) ->
         )
         for thread in threads
     ]
-
-
-def open_waits(service: Service, ids: Collection[str], tenant: str) -> dict[str, list[Wait]]:
-    """The waits of threads, by the ids of the threads, the oldest first."""
-    waits: dict[str, list[Wait]] = {}
-    # Without threads, no query is needed.
-    for wait in service.inbox(tenant).find(threads=ids, undecided=True) if ids else ():
-        waits.setdefault(wait.thread_id, []).insert(0, wait)
-    return waits
 
 
 def in_a_row(words: str, title: str) -> str:

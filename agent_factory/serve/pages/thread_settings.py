@@ -8,12 +8,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_factory.errors import ArgumentError
+from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.pages.history import AT_WORK
-from agent_factory.serve.pages.rendering import Pages, Values
+from agent_factory.serve.pages.rendering import Values
 from agent_factory.service import ThreadInfo
 
 
-class ThreadSettings(Pages):
+class ThreadSettings(Endpoints):
     """Answers requests for pages that rename, archive and delete threads."""
 
     def settings(self, request: Request) -> Values:
@@ -27,11 +28,8 @@ class ThreadSettings(Pages):
             info = self._change(request, title=title)
         # The text stays in the field, next to its fault.
         except ArgumentError as error:
-            info = self._thread(request)
-            return {
-                **_values(info, title=title, problem=f"The title {error.reason}"),
-                "status": 422,
-            }
+            draft = {"title": title, "problem": f"The title {error.reason}", "status": 422}
+            return {**_values(self._thread(request)), **draft}
         return _back_to(info)
 
     def archive(self, request: Request) -> Response:
@@ -47,8 +45,7 @@ class ThreadSettings(Pages):
 
     def delete(self, request: Request) -> Response:
         """`POST /studio/threads/{thread}/delete`: delete the thread, as the HTTP API does."""
-        principal, thread = request.state.principal, request.path_params["thread"]
-        self._service.threads.delete(thread, by=principal.name, tenant=principal.tenant)
+        self._service.threads.delete(self._thread(request).id, by=request.state.principal.name)
         return RedirectResponse("/studio", status_code=303)
 
     def _change(self, request: Request, **changes: Any) -> ThreadInfo:
@@ -56,12 +53,12 @@ class ThreadSettings(Pages):
         return self._service.threads.change(thread, tenant=tenant, **changes)
 
 
-def _values(info: ThreadInfo, *, title: str | None = None, problem: str = "") -> Values:
-    """Values for the pages of a thread, with an entered title and its fault."""
+def _values(info: ThreadInfo) -> Values:
+    """Values for the pages of a thread."""
     return {
         "thread": info,
-        "title": info.title or "" if title is None else title,
-        "problem": problem,
+        "title": info.title or "",
+        "problem": "",
         "is_archived": info.metadata.get("archived") is True,
         "is_at_work": info.status in (*AT_WORK, "waiting"),
     }

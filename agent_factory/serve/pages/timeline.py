@@ -70,7 +70,6 @@ class Bar:
     """Span on the axis.
 
     Args:
-        span: The span.
         x: The begin of the bar, from 0 to `WIDTH`.
         width: The length of the bar.
         offset: Seconds since the begin of the run.
@@ -94,7 +93,6 @@ class Timeline:
     """Spans of a run on one axis, in the order of their begin.
 
     Args:
-        bars: The spans with their places.
         seconds: The duration so far.
         is_cut: Whether waits are drawn shorter than they were.
     """

@@ -43,7 +43,6 @@ class Deed:
     """Entry of the audit, in words.
 
     Args:
-        entry: The entry.
         what: The act, such as "changed".
         tool: The tool of the call, if known.
         change: The arguments, their change, or the reason.

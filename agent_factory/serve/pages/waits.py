@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
 
-from agent_factory.errors import ArgumentError, ReviewError
+from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
 from agent_factory.serve.body import number
 from agent_factory.serve.pages.conversation import in_one_line
@@ -43,10 +44,8 @@ class ShownWait:
     """Wait with the fields of its form.
 
     Args:
-        wait: The wait.
         description: The purpose of the tool.
         fields: The arguments, to be edited.
-        question: The question as text.
         may_decide: Whether the reader may decide.
         title: The first words of the user in the thread.
         held: Messages of the user since then.
@@ -55,11 +54,11 @@ class ShownWait:
 
     wait: Wait
     description: str
-    fields: tuple[Field, ...]
+    fields: Sequence[Field]
     question: str
     may_decide: bool = True
     title: str = ""
-    held: tuple[QueuedMessage, ...] = ()
+    held: Sequence[QueuedMessage] = ()
     words: str = ""
 
     @property
@@ -124,9 +123,10 @@ def found_waits(service: Service, request: Request) -> dict[str, Any]:
     inbox, offset = service.inbox(principal.tenant), number(request, "offset", 0)
     filters: Any = {name: query.get(name) or None for name in ("agent", "tool", "text")}
     mine = query.get("mine") == "1"
-    claimed_by = principal.name if mine else None
     # With the first of the next page.
-    rows = inbox.waits(**filters, claimed_by=claimed_by, limit=PAGE + 1, offset=offset)
+    rows = inbox.waits(
+        **filters, claimed_by=principal.name if mine else None, limit=PAGE + 1, offset=offset
+    )
     return {
         "found": shown_waits(service, rows[:PAGE], request),
         "total": inbox.count(),
@@ -142,25 +142,31 @@ def found_waits(service: Service, request: Request) -> dict[str, Any]:
 
 def shown_waits(service: Service, waits: Sequence[Wait], request: Request) -> list[ShownWait]:
     """Waits of any threads as a list shows them, with the words of the users."""
-    ids = {wait.thread_id for wait in waits}
-    tenant = request.state.principal.tenant
-    threads = service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else []
-    titles = {thread.id: thread.title or "" for thread in threads}
-    words = service.threads.last_words(ids, tenant=tenant)
-    shown = [
-        shown_wait(service, wait, request, title=titles.get(wait.thread_id, "")) for wait in waits
+    ids, tenant = {wait.thread_id for wait in waits}, request.state.principal.tenant
+    titles, words = titles_of(service, ids, tenant), service.threads.last_words(ids, tenant=tenant)
+    return [
+        replace(
+            shown_wait(service, wait, request),
+            title=titles.get(wait.thread_id) or "",
+            words=in_a_row(words.get(wait.thread_id, ""), ""),
+        )
+        for wait in waits
     ]
-    return [replace(row, words=in_a_row(words.get(row.wait.thread_id, ""), "")) for row in shown]
 
 
-def held_with(service: Service, wait: Wait) -> tuple[QueuedMessage, ...]:
+def titles_of(service: Service, ids: Collection[str], tenant: str) -> dict[str, str | None]:
+    """The titles of threads, by the ids of the threads."""
+    # Without threads, no query is needed.
+    threads = service.threads.search(tenant=tenant, ids=ids, limit=len(ids)) if ids else ()
+    return {thread.id: thread.title for thread in threads}
+
+
+def held_with(service: Service, wait: Wait) -> Sequence[QueuedMessage]:
     """Messages of the user since a wait came up; none once the wait is decided."""
-    if wait.decided_at is not None:
-        return ()
-    try:
-        return tuple(held_messages(service, wait.thread_id, wait.tenant))
-    except NotFound:  # the thread was deleted
-        return ()
+    if wait.decided_at is None:
+        with suppress(NotFound):  # the thread was deleted
+            return held_messages(service, wait.thread_id, wait.tenant)
+    return ()
 
 
 def shown_wait(
@@ -168,16 +174,13 @@ def shown_wait(
     wait: Wait,
     request: Request,
     *,
-    fields: list[Field] | None = None,
-    title: str = "",
+    fields: Sequence[Field] | None = None,
     held: Sequence[QueuedMessage] = (),
 ) -> ShownWait:
     """A wait as pages show it.
 
     Args:
-        request: The request of the reader.
         fields: The fields as somebody has filled them in; None takes the arguments of the call.
-        title: The first words of the user in the thread.
         held: Messages of the user since then.
     """
     schema, description = schema_of(service, wait)
@@ -193,7 +196,7 @@ def shown_wait(
         parts = ("" if prefix == PREFIX else prefix, rest.partition("\n")[2])
         question = "\n".join(filter(None, parts))
     may_decide = may_decide_about(request, wait)
-    return ShownWait(wait, description, tuple(fields), question, may_decide, title, tuple(held))
+    return ShownWait(wait, description, fields, question, may_decide, held=held)
 
 
 def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None, str]:
@@ -207,36 +210,3 @@ def schema_of(service: Service, wait: Wait) -> tuple[Mapping[str, object] | None
     about = tool.description.partition("\n\n")[0]
     # Tools of MCP servers have a JSON schema, and others a model of Pydantic.
     return (schema if isinstance(schema, dict) else schema.model_json_schema()), about
-
-
-def decide(
-    service: Service, request: Request, wait: str, kind: str, options: Mapping[str, Any]
-) -> None:
-    """Decide for the sender of a form.
-
-    Args:
-        request: The request with the form.
-        kind: The type of the decision.
-        options: More for `Service.decide`.
-    """
-    principal = request.state.principal
-    service.decide(
-        wait,
-        kind,
-        by=principal.name,
-        roles=principal.roles,
-        tenant=principal.tenant,
-        may_decide=request.state.may_decide,
-        via="page",
-        **options,
-    )
-
-
-def refusal_of(
-    service: Service, request: Request, wait: str, decision: Mapping[str, object]
-) -> str:
-    """Reason against a decision from a form; "" if there is none."""
-    principal = request.state.principal
-    inbox = service.inbox(principal.tenant, may_decide=request.state.may_decide)
-    judgement = inbox.judge(wait, decision, by=principal.name, roles=principal.roles)
-    return str(judgement) if isinstance(judgement, ReviewError) else ""
