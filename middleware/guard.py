@@ -416,34 +416,32 @@ class _Check:
         self.source, self._timeout = source, timeout
 
     def invoke(self, input: object, config: object = None) -> str | None:
+        def call() -> object:
+            if isinstance(self.source, ContentJudge):
+                return run(self.source.objection_to(input))
+            result = self.source(input)
+            # This thread has no event loop, so an async check serves sync runs as well.
+            return asyncio.run(result) if asyncio.iscoroutine(result) else result
+
         # In a thread also where nothing else works, so that the timeout holds there, too.
         # Nobody waits for its end: a check that takes too long may never end.
         try:
-            return _objection(in_thread(partial(self._call, input), _SOURCE).result(self._timeout))
+            return _objection(in_thread(call, _SOURCE).result(self._timeout))
         except Exception as error:
             return self._failed(error)
 
     async def ainvoke(self, input: object, config: object = None) -> str | None:
         try:
             async with asyncio.timeout(self._timeout):
-                return _objection(await self._acall(input))
+                if isinstance(self.source, ContentJudge):
+                    return _objection(await arun(self.source.objection_to(input)))
+                if is_async(self.source):
+                    return _objection(await self.source(input))
+                # Not by `to_thread`: the end of an event loop waits for its threads.
+                work = in_thread(partial(self.source, input), _SOURCE)
+                return _objection(await asyncio.wrap_future(work))
         except Exception as error:
             return self._failed(error)
-
-    def _call(self, subject: object) -> object:
-        if isinstance(self.source, ContentJudge):
-            return run(self.source.objection_to(subject))
-        result = self.source(subject)
-        # This thread has no event loop, so an async check serves sync runs as well.
-        return asyncio.run(result) if asyncio.iscoroutine(result) else result
-
-    async def _acall(self, subject: object) -> object:
-        if isinstance(self.source, ContentJudge):
-            return await arun(self.source.objection_to(subject))
-        if is_async(self.source):
-            return await self.source(subject)
-        # Not by `to_thread`: the end of an event loop waits for its threads.
-        return await asyncio.wrap_future(in_thread(partial(self.source, subject), _SOURCE))
 
     def _failed(self, error: Exception) -> str:
         if isinstance(error, GraphBubbleUp):  # an interrupt, which no check can answer

@@ -539,7 +539,6 @@ def _asked_apart(question: Question) -> Flow[list[Judgement]]:
 
 
 def _has_same_digest(request: object, other: object) -> bool:
-    """Return True if two stored requests ask about the same call."""
     requests = [part for part in (request, other) if isinstance(part, Mapping)]
     return len(requests) == 2 and requests[0].get("digest") == requests[1].get("digest")
 

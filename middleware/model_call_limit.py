@@ -177,7 +177,6 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         return response if is_kept else ExtendedModelResponse(response, Command(update=update))
 
     def _final_message(self, thread: int, run: int) -> AIMessage | None:
-        """The message that ends the run; None if the model may be called."""
         limits = self.thread_limit, self.run_limit
         if not (reason := used_up("model calls", thread, run, *limits)):
             return None

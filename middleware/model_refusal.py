@@ -188,5 +188,4 @@ def _refusal(model: object, reason: str, message: AIMessage | None) -> dict[str,
 
 
 def _with_refusals(response: ModelResponse, refusals: list[dict[str, object]]) -> ModelResponse:
-    """The response with the list of earlier refusals in the metadata of its answer."""
     return with_metadata(response, lambda metadata: {**metadata, "refusals": refusals})

@@ -342,7 +342,6 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         return {"choice": named_choice(text_of(answer), self._models) or self.default}
 
     def _checked(self, choice: object) -> str:
-        """The choice, if its name exists."""
         if not isinstance(choice, str) or choice not in self._models:
             raise RoutingError(self.name, choice, tuple(self._models))
         return choice

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.tools import BaseTool
 
 from agent_factory import AgentState, Flow, ModelRequest, ModelResponse, Ordering
 
@@ -148,10 +149,9 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
                 changes["system_message"] = system.model_copy(update={"content": content})
                 left -= 1
         tools = request.tools
-        # A provider loads a deferred tool when it is searched for, and refuses to cache it. Of
-        # dicts, functions are converted to the provider's form, without a mark.
+        # A provider loads a deferred tool when it is searched for, and refuses to cache it.
         loaded = (tool for tool in reversed(tools) if not mark_of(tool, "defer_loading"))
-        last_tool = next((tool for tool in loaded if not is_function(tool)), None)
+        last_tool = next(filter(_takes_mark, loaded), None)
         has_mark = any(mark_of(tool, _MARK) for tool in tools)
         if left > 0 and last_tool is not None and not has_mark and is_long([], None):
             tool_with_mark = self._tools.of(last_tool)
@@ -190,11 +190,11 @@ def _as_blocks(content: Any) -> list[Any]:
 
 
 def _can_be_marked(block: Mapping[str, object]) -> bool:
-    """Return True if a block is text that is not empty, and has no mark."""
     text = block.get("text") if block.get("type") == "text" else None
     return isinstance(text, str) and bool(text.strip()) and _MARK not in block
 
 
-def is_function(tool: object) -> bool:
-    """Return True if a tool is a dict in the form of OpenAI's functions."""
-    return isinstance(tool, Mapping) and tool.get("type") == "function"
+def _takes_mark(tool: object) -> bool:
+    """Return True unless a tool is converted to the provider's form, without a mark."""
+    is_dict = isinstance(tool, Mapping) and tool.get("type") != "function"
+    return is_dict or isinstance(tool, BaseTool)

@@ -385,7 +385,6 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
         return call.replaceable(cut)
 
     def _older_half(self, call: _Call) -> list[AnyMessage]:
-        """The messages to replace so that about half of the request remains."""
         messages = call.request.messages
         count = counter_for(call.request.model, self._counter)
         tokens = tokens_sent(call.request, messages, count)

@@ -339,14 +339,12 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             refusals_now: Refusals = {}
             # One more than the calls of the message, for a call that a layer has replaced.
             most = 1 + (len(message.tool_calls) if message else 0) + len(again)
-            has_records = message is not None and _LIMITS in message.response_metadata
-            if has_records or not self._limit.has_room(counts, most):
-                limits = limits_on(message, self._limit)
-                if not all(limit.has_room(counts, most) for limit in limits):
-                    calls = calls_in_order(call, message, tail)
-                    ids = {c["id"] for c in calls}
-                    calls += [c for c in again if c["id"] in ids]
-                    refusals_now = refusals(calls, limits, counts)
+            limits = limits_on(message, self._limit)
+            if not all(limit.has_room(counts, most) for limit in limits):
+                calls = calls_in_order(call, message, tail)
+                ids = {c["id"] for c in calls}
+                calls += [c for c in again if c["id"] in ids]
+                refusals_now = refusals(calls, limits, counts)
             if stop := _stop_of(refusals_now):
                 count(_STOP, stop, last_stop)
             if call["id"] in refusals_now:

@@ -379,7 +379,6 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
     def _read(
         self, runtime: ToolRuntime[Any, Any], message: AnyMessage, where: Any
     ) -> Flow[object]:
-        """The content of a result outside of the thread."""
         key = str(where.get("key"))
         data, problem = None, "its name is not valid"
         # A caller may pass messages of his own, so the mark may hold anything.

@@ -124,7 +124,6 @@ class ToolRetryMiddleware(RetryMiddleware):
         return (yield from self._retry(request, call["name"], _ADVICE, reported, **once))
 
     def _with_timeout(self, tool: BaseTool, seconds: float) -> BaseTool:
-        """A copy of a tool with a timeout, kept because reading signatures is slow."""
         previous = self._copies.get(tool.name)
         # A layer may bring another tool of the same name with each request.
         if previous is None or previous[0] is not tool:

@@ -84,5 +84,4 @@ class _Turn:
 
 @lru_cache(256)
 def _turn(run: object, message: str) -> _Turn:
-    """The turn of a run whose calls a message makes."""
     return _Turn()

@@ -87,7 +87,6 @@ def _calls(rule: Rule) -> str:
 
 
 def _is_whole(rule: Rule) -> bool:
-    """Return True if a rule is about all calls of its tools."""
     return rule.when is None and decides_as_written(rule)
 
 
@@ -139,7 +138,6 @@ def _includes(pattern: str, other: str) -> bool:
 
 
 def _may_overlap(pattern: str, other: str) -> bool:
-    """Return True if a tool may match both of two patterns."""
     if _WILDCARDS & set(pattern) and _WILDCARDS & set(other):
         return True
     return fnmatchcase(pattern, other) or fnmatchcase(other, pattern)

@@ -108,7 +108,6 @@ class _Judge:
         return None if probability < self.threshold else reason
 
     def _schema(self) -> dict[str, object]:
-        """The schema of a judgement: a reason and a probability, which `judgement` reads."""
         reason = {"type": "string", "description": "The reason, in one sentence."}
         text = f"The probability that {self.event}."
         number = {"type": "number", "minimum": 0, "maximum": 1, "description": text}

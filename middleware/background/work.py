@@ -248,7 +248,6 @@ def attempt_of(
 
 
 def _read(result: Any) -> tuple[Ending, Any]:
-    """Return how a job ends whose tool has returned."""
     if isinstance(result, ToolMessage):
         return "failed" if result.status == "error" else "done", result.content
     if isinstance(result, Command | list):
@@ -260,7 +259,6 @@ def _read(result: Any) -> tuple[Ending, Any]:
 
 
 def _failure(error: BaseException) -> tuple[Ending, Any]:
-    """Return how a job ends whose tool has raised."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", ""
     if needs_task(error):

@@ -441,7 +441,6 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
 
 
 def _checked(token_counter: TokenCounter) -> TokenCounter:
-    """The counter, with an error for a result other than a count."""
     if token_counter is count_tokens_approximately:  # cached counts
         return token_counter
 

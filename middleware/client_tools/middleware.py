@@ -188,7 +188,6 @@ def _tool(text: str) -> ClientTool:
 
 
 def _refuse_collision(tool: object, tools: Mapping[str, ClientTool]) -> None:
-    """Raise ArgumentError if a tool of the client has the name of a tool of the agent."""
     name = str(getattr(tool, "name", ""))
     if name in tools and tool is not tools[name]:
         reason = f"{name!r} is the name of a tool of the agent."

@@ -281,7 +281,6 @@ class OnceMiddleware(PayloadFree[OnceState]):
 def _end(
     store: EffectStore, effect: Effect, result: object, error: BaseException | None = None
 ) -> Flow[None]:
-    """Record the end of an attempt, by the result or the exception."""
     if error is None:
         yield from stored(store.finish, effect, dump(result))
     elif not outcome_unknown(error):

@@ -228,8 +228,6 @@ class _CollectingRule:
 
 
 class _Unchanged:
-    """Filter without an effect."""
-
     def feed(self, piece: Any) -> Any:
         return piece if isinstance(piece, str) else [piece]
 

@@ -308,7 +308,6 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
     def _refusals(
         self, request: ModelRequest[Any], response: ModelResponse, repetition: Repetition
     ) -> list[ToolMessage]:
-        """Errors as the results of the withheld calls."""
         if not self._withholds(repetition):
             return []
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all

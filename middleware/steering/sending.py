@@ -122,26 +122,6 @@ def _send(agent: Any, config: RunnableConfig, kind: Kind, content: Any = None) -
     if kind != "cancel" and not isinstance(message, HumanMessage):
         reason = f"must be a string or a HumanMessage, got {describe(message)}."
         raise ArgumentError("message", reason, 'Pass "..." or HumanMessage([...]).')
-    mailbox, checkpoint_id = _mailbox(agent, config)
-    checkpoint = yield from mailbox.checkpoint(checkpoint_id, WAITS)
-    if checkpoint is None:
-        where = f" {checkpoint_id!r}" if checkpoint_id else ""
-        raise NoThread(
-            f"thread {mailbox.thread!r}",
-            f"does not exist: the checkpointer has no checkpoint{where} of it.",
-            "Check the config, or start the thread with invoke().",
-        )
-    if message is not None:
-        path = "|".join(part.partition(":")[0] for part in mailbox.agent.split("|"))
-        graphs = dict(agent.get_subgraphs(namespace=path, recurse=True)) if path else {"": agent}
-        message, error = admitted(graphs.get(path), message)
-        if error is not None:
-            raise error
-    return (yield from mailbox.post(kind, checkpoint.checkpoint["id"], message))
-
-
-def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
-    """Return the mailbox of an agent in a thread, and the checkpoint of the config."""
     configurable = thread_config(agent, config)["configurable"]
     namespace = configurable.get("checkpoint_ns") or ""
     # An agent inside of another graph may have a middleware unknown here.
@@ -158,4 +138,19 @@ def _mailbox(agent: Any, config: RunnableConfig) -> tuple[Mailbox, str]:
             "Pass the graph around the agent, whose saver it uses.",
         )
     mailbox = Mailbox(saver, str(configurable["thread_id"]), namespace)
-    return mailbox, configurable.get("checkpoint_id") or ""
+    checkpoint_id = configurable.get("checkpoint_id") or ""
+    checkpoint = yield from mailbox.checkpoint(checkpoint_id, WAITS)
+    if checkpoint is None:
+        where = f" {checkpoint_id!r}" if checkpoint_id else ""
+        raise NoThread(
+            f"thread {mailbox.thread!r}",
+            f"does not exist: the checkpointer has no checkpoint{where} of it.",
+            "Check the config, or start the thread with invoke().",
+        )
+    if message is not None:
+        path = "|".join(part.partition(":")[0] for part in mailbox.agent.split("|"))
+        graphs = dict(agent.get_subgraphs(namespace=path, recurse=True)) if path else {"": agent}
+        message, error = admitted(graphs.get(path), message)
+        if error is not None:
+            raise error
+    return (yield from mailbox.post(kind, checkpoint.checkpoint["id"], message))

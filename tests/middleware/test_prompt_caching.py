@@ -173,6 +173,20 @@ def test_requests_to_other_models_pass_as_they_are(call: Run, kind: Any) -> None
     assert seen[0] is seen[1]
 
 
+def test_a_plain_function_that_a_layer_offers_is_not_marked(call: Run) -> None:
+    def look() -> str:
+        """Look around."""
+        return "a tree"
+
+    @wrap_model_call
+    def offers(request: Any) -> Any:
+        return (yield request.override(tools=[*request.tools[:-1], look]))
+
+    model = made()
+    talk(call, agent_of(model, offers, tools=[find, look], caching={"min_tokens": 0}))
+    assert [request.tools for request in model.requests] == [["find", "look"]]
+
+
 def test_a_key_for_the_thread_leads_requests_to_one_cache(call: Run) -> None:
     """A key of the request is kept, and a run without a thread has none."""
 
