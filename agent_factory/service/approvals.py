@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -27,23 +26,14 @@ class Approvals:
         self._database, self._queue, self._tenant = database, queue, tenant
 
     def list(self, *, active: bool = True, agent: str | None = None) -> Sequence[StandingApproval]:
-        """The approvals, the newest first.
-
-        Args:
-            active: Whether revoked and expired approvals are left out.
-            agent: The agent; None takes all.
-        """
+        """The approvals, the newest first; with `active`, without revoked and expired ones."""
         query = self._select(active=active).order_by(approvals.c.given_at.desc(), approvals.c.id)
         query = query.where(*having(approvals, agent=agent))
         with self._database.read() as connection:
             return [read_row(StandingApproval, row) for row in connection.execute(query)]
 
     def revoke(self, approval_id: str, by: str) -> StandingApproval:
-        """End an approval.
-
-        Raises:
-            NotFound: The tenant has no such approval.
-        """
+        """End an approval; NotFound if the tenant has no such approval."""
         query = self._select(active=False).where(approvals.c.id == approval_id)
         with self._database.begin() as connection:
             row = connection.execute(query.with_for_update()).first()
@@ -71,28 +61,11 @@ class Approvals:
     ) -> None:
         """Add an entry about an approval to the audit, for the thread of its decision."""
         # The thread may be deleted, and another tenant may have a thread of this id.
-        append_entry(
-            self._database,
-            connection,
-            tenant=row.tenant,
-            thread_id=row.given_in,
-            wait_id=None,
-            who=who,
-            what=what,
-            detail=json.dumps(detail, default=str),
-        )
+        append_entry(self._database, connection, row, who, what, detail, row.given_in)
 
 
 class SharedApprovals(Approvals):
-    """Standing approvals for one run, whose lease is checked in each transaction that writes.
-
-    Args:
-        database: The database.
-        queue: Writes the audit.
-        lease: The lease of the run's thread.
-        tenant: The tenant of the thread.
-        agent: The name of the agent.
-    """
+    """Standing approvals for one run, whose lease is checked in each transaction that writes."""
 
     def __init__(
         self, database: Database, queue: ThreadQueue, lease: Lease, tenant: str, agent: str

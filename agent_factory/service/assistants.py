@@ -93,11 +93,11 @@ class Assistant:
             config["configurable"] = {**ours, **own}
         if self.config.get("tags") and isinstance(theirs.get("tags"), list):
             config["tags"] = [*self.config["tags"], *theirs["tags"]]
-        noted = {"graph_id": self.agent, "assistant_id": self.id}
+        ids = {"graph_id": self.agent, "assistant_id": self.id}
         return {
             "config": config,
             "context": {**self.context, **(context or {})} or None,
-            "metadata": {**self.metadata, **metadata, **noted},
+            "metadata": {**self.metadata, **metadata, **ids},
         }
 
 

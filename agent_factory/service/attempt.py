@@ -33,6 +33,7 @@ from agent_factory.service.events import EventLog
 from agent_factory.service.jobs import (
     JOB_KEY,
     RUN_KEY,
+    DecisionJob,
     MessageJob,
     ThreadJob,
     UndoJob,
@@ -56,13 +57,7 @@ Thread = tuple[StateSnapshot, Pending]
 class RunAttempt:
     """One attempt to begin a run, or to continue it, up to its end or its next pause.
 
-    Args:
-        backend: The parts of the service.
-        agent: The agent.
-        claim: The claim. The settings of the message that began the run hold to its end.
-        work: The job: a message or decisions.
-        usage: Counts the model calls, and notes the steps.
-        worker: The id of the worker.
+    The settings of the message that began the run hold to its end.
     """
 
     def __init__(
@@ -79,12 +74,11 @@ class RunAttempt:
         message = work if isinstance(work, MessageJob) else message_of(claim.run)
         self._mailbox = SharedMailbox(database, backend.signals, lease, message)
         is_agent = agent.plan is not None
-        self.saver = FencedSaver(
+        self._saver = FencedSaver(
             database, lease, claim.job, backend.log.soon, self._mailbox, is_agent
         )
-        self.checkpoint: str | None = None
-        """The checkpoint at which the run begins; None for the newest."""
-        self._graph = agent.stored_in(self.saver, TenantStore(database, work.tenant, in_run=True))
+        self._checkpoint: str | None = None  # at which the run begins; None for the newest
+        self._graph = agent.stored_in(self._saver, TenantStore(database, work.tenant, in_run=True))
         if message.interrupt_before or message.interrupt_after:
             stops: dict[str, str | list[str]] = {}
             for name in ("interrupt_before", "interrupt_after"):
@@ -92,9 +86,8 @@ class RunAttempt:
                 run_nodes = getattr(message, name) or ()
                 # A run adds pauses to those of the agent, which may be reviews, and removes none.
                 everywhere = "*" in (agent_nodes, run_nodes)
-                stops[f"{name}_nodes"] = (
-                    "*" if everywhere else [*dict.fromkeys([*agent_nodes, *run_nodes])]
-                )
+                nodes = [*dict.fromkeys([*agent_nodes, *run_nodes])]
+                stops[f"{name}_nodes"] = "*" if everywhere else nodes
             self._graph = self._graph.copy(update=stops)
         config = config_of(claim.run, message, work.trace)
         self._config: RunnableConfig = {
@@ -119,26 +112,45 @@ class RunAttempt:
 
     def start(self) -> RunAttempt | None:
         """Begin or continue the run; return the step that follows it, or None if it has ended."""
-        latest = self.saver.get_tuple(self._config)
+        latest, work = self._saver.get_tuple(self._config), self._work
         if latest is not None:
-            self.saver.latest = latest.checkpoint["id"]
+            self._saver.latest = latest.checkpoint["id"]
         # The job has stored a checkpoint before: another worker was interrupted.
         if latest is not None and latest.metadata.get(JOB_KEY) == self._claim.job:
-            self._parts = self.resume()
+            self._parts = self._resume()
+        elif isinstance(work, DecisionJob):
+            self._parts = self._carry_out(work.decisions)
         else:
-            self._parts = self._work.start(self, latest)
+            assert isinstance(work, MessageJob)
+            self._parts = self._take_message(work, latest)
         return None if self._parts is None else self
 
-    # Ways to start, which jobs choose among: each returns the stream of the run, or None
+    # Ways to start: each returns the stream of the run, or None
 
-    def stream(self, input: object) -> object:
+    def _stream(self, input: object) -> object:
         """Run the agent with an input."""
         graph = self._graph
         method: Callable[..., object] = graph.astream if self._agent.asynchronous else graph.stream
         return method(input, self._start_config, **self._options)
 
-    def take_input(self, input: object, latest: CheckpointTuple | None) -> object:
-        """Run the agent with an input of the user, also in the middle of a turn."""
+    def _take_message(self, work: MessageJob, latest: CheckpointTuple | None) -> object:
+        """Run the agent with a message, after unread messages of ended runs."""
+        if latest is not None and work.rollback:
+            latest = self._saver.before(work.thread, work.rollback)
+            if latest is None:
+                self._saver.delete_thread(work.thread)
+            else:
+                self._checkpoint = latest.checkpoint["id"]
+        unread = self._unread(latest, work.before) if work.before else []
+        if work.checkpoint is not None:
+            is_newest = work.checkpoint == self._saver.latest
+            self._checkpoint = None if is_newest else work.checkpoint
+        input = load_input(work.input)
+        if input is None:
+            return self._go_on()
+        # From the newest back, so that the oldest message is the first.
+        for earlier in reversed(unread):
+            input = {**earlier, **input, "messages": [*earlier["messages"], *input["messages"]]}
         if latest is not None:
             snapshot = self._graph.get_state(self._start_config)
             # A run that failed or was cancelled leaves a thread in the middle of a turn.
@@ -146,19 +158,19 @@ class RunAttempt:
                 add = aadd_input if self._agent.asynchronous else add_input
                 place = self._start_config
                 return add(self._graph, place, input, stream=True, **self._options)
-        return self.stream(input)
+        return self._stream(input)
 
-    def carry_out(self, decisions: Mapping[str, Any]) -> object:
+    def _carry_out(self, decisions: Mapping[str, Any]) -> object:
         """Run the agent with decisions, without decisions that a task has taken before."""
         thread = self.read()
         database, job = self._backend.database, self._claim.job
         unused = unused_decisions(database, self._work.thread, job, thread[1], decisions)
         if not unused:  # the step of the decisions has no checkpoint yet
-            return self.resume(thread)
+            return self._resume(thread)
         act = acarry_out if self._agent.asynchronous else carry_out
         return act(self._graph, self._config, thread, unused, stream=True, **self._options)
 
-    def resume(self, thread: Thread | None = None) -> object:
+    def _resume(self, thread: Thread | None = None) -> object:
         """Continue an interrupted run; None if the run has ended or is paused."""
         data = {"worker": self._worker}
         self._backend.log.add(self._claim.job, {"type": "resumed", "ns": (), "data": data})
@@ -169,39 +181,35 @@ class RunAttempt:
         # decision have another source: their run has to continue.
         stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
         from_loop = (snapshot.metadata or {}).get("source") == "loop"
-        may_stop = snapshot.next and stops and (from_loop or self._work.goes_on)
+        goes_on = isinstance(self._work, MessageJob) and load_input(self._work.input) is None
+        may_stop = snapshot.next and stops and (from_loop or goes_on)
         self._recorder.is_paused = bool(snapshot.interrupts or may_stop)
         # A step that has finished and has no checkpoint yet is missing from `next`.
         is_over = not snapshot.tasks or self._recorder.is_paused
-        return None if is_over else self.stream(None)
+        return None if is_over else self._stream(None)
 
-    def go_on(self) -> object:
+    def _go_on(self) -> object:
         """Go on without a message. A decision holds only for its run.
 
         So a client cannot use an earlier decision about a call by going on after a cancelled run,
         from an earlier checkpoint, or in a copy of the thread.
         """
         place = self._start_config
-        turns = repeat_review(self._graph, place, earlier=self.checkpoint is not None)
+        turns = repeat_review(self._graph, place, earlier=self._checkpoint is not None)
         is_paused = any(self._pauses(graph, at, node) for graph, at, node in turns)
         self._recorder.is_paused = is_paused
         if turns[0][1] is not place:
-            self.checkpoint = None  # after the write, it is the newest
+            self._checkpoint = None  # after the write, it is the newest
         if not is_paused:
-            return self.stream(None)
-        if self.checkpoint is not None:
+            return self._stream(None)
+        if self._checkpoint is not None:
             self._graph.update_state(place, None, COPY_BRANCH)
         return None
 
     def _pauses(self, graph: Any, place: RunnableConfig, node: str | None) -> bool:
-        """Return True if a run that goes on stops at once, at a pause that an agent has set.
+        """Return True if a run that goes on stops at once, at a pause of an agent or an inner one.
 
-        LangGraph passes a pause at which a run begins.
-
-        Args:
-            graph: The agent, or an agent that is a node.
-            place: The config of its state.
-            node: The node that has written the state; None if the node is unknown.
+        LangGraph passes a pause at which a run begins. `node` has written the state, if known.
         """
         agent = self._agent.graph if graph is self._graph else graph
         before, after = agent.interrupt_before_nodes, agent.interrupt_after_nodes
@@ -221,14 +229,10 @@ class RunAttempt:
     # Reading
 
     def read(self) -> Thread:
-        """The state of the thread, and its waits.
-
-        Raises:
-            MissingNode: The agent does not have the node at which the thread waits.
-        """
+        """The state of the thread, and its waits; MissingNode if the agent lacks their node."""
         return read_thread(self._graph, self._config)
 
-    def unread(
+    def _unread(
         self, latest: CheckpointTuple | None, before: Sequence[tuple[str, str, str | None]]
     ) -> list[Any]:
         """Inputs of ended runs that are not in the state yet; a fork among these runs begins."""
@@ -238,7 +242,7 @@ class RunAttempt:
             is_reached = latest is not None and latest.metadata.get(RUN_KEY) == run
             unread = [] if is_reached else unread
             if checkpoint is not None and not is_reached:
-                self.checkpoint = checkpoint
+                self._checkpoint = checkpoint
             message = load_input(input)
             if message is not None and (not is_reached or START in snapshot.next):
                 unread.append(message)
@@ -246,11 +250,11 @@ class RunAttempt:
 
     @property
     def _start_config(self) -> RunnableConfig:
-        """The config of the run: at the newest checkpoint, or at `checkpoint`."""
-        if self.checkpoint is None:
+        """The config of the run: at the newest checkpoint, or at `_checkpoint`."""
+        if self._checkpoint is None:
             return self._config
         # LangGraph's update_state needs the namespace where there is an id.
-        place = {"checkpoint_ns": "", "checkpoint_id": self.checkpoint}
+        place = {"checkpoint_ns": "", "checkpoint_id": self._checkpoint}
         configurable = {**self._config["configurable"], **place}
         return {**self._config, "configurable": configurable}
 
@@ -286,7 +290,7 @@ class RunAttempt:
                 yield
         except Exception:
             # Writes of the run before its error stay.
-            self.saver.flush()
+            self._saver.flush()
             for part in self._recorder.last_parts:
                 backend.log.add(self._claim.job, part)
             raise
@@ -302,15 +306,15 @@ class RunAttempt:
         # Before the transaction: the read uses other connections.
         waiting_for = self.read()[1] if recorder.is_paused else None
         plan, spent = self._agent.plan, self._usage.columns_of(claim.run)
-        end = {"checkpoint_id": self.saver.latest}
+        end = {"checkpoint_id": self._saver.latest}
         status = "waiting" if waiting_for else "done"
         is_awaited = status == "done" and backend.outputs.are_awaited(work.run)
-        output = recorder.output(self.saver) if is_awaited else None
+        output = recorder.output(self._saver) if is_awaited else None
         outcome = {"status": status, **end}
         ending = backend.log.ending(claim.job, work.run, outcome, recorder.last_parts)
-        with self.saver.order, ending as connection:
+        with self._saver.order, ending as connection:
             claim.lease.check(connection)
-            self.saver.flush_in(connection)
+            self._saver.flush_in(connection)
             if waiting_for:
                 stop = {"job": claim.job, **end, **spent, "plan": plan}
                 write_waits(connection, backend.database, self._agent, work, waiting_for, stop)
@@ -324,15 +328,7 @@ class RunAttempt:
 
 
 class Recorder:
-    """Records the parts of a run's stream as events, and keeps the values of the output.
-
-    Args:
-        log: The events.
-        job: The id of the job.
-        agent: The agent.
-        modes: The modes that the client asked for.
-        subgraphs: Whether agents inside are recorded, too.
-    """
+    """Records the parts of a run's stream as events, and keeps the values of the output."""
 
     def __init__(
         self,
@@ -383,16 +379,10 @@ class Recorder:
 
 
 class UndoAttempt:
-    """One attempt to undo the effects of a run that was ended; the arguments of a RunAttempt."""
+    """One attempt to undo the effects of a run that was ended."""
 
     def __init__(
-        self,
-        backend: Backend,
-        agent: RegisteredAgent,
-        claim: Claim,
-        work: UndoJob,
-        usage: UsageHandler,
-        worker: str,
+        self, backend: Backend, agent: RegisteredAgent, claim: Claim, work: UndoJob
     ) -> None:
         self._backend, self._agent, self._claim, self._work = backend, agent, claim, work
         self._effects = SharedEffects(backend.database, claim.lease)

@@ -61,12 +61,7 @@ class AuditEntry:
 
 
 def entry_hash(before: str, entry: Mapping[str, object]) -> str:
-    """Hash of an entry, in hexadecimal digits: SHA-256 of canonical JSON.
-
-    Args:
-        before: The hash of the entry before.
-        entry: The columns of the entry without `hash`.
-    """
+    """SHA-256 of an entry and of the hash before, as canonical JSON in hexadecimal digits."""
     # SQLite stores values of any type in a column, and a change of the type is a change.
     text = json.dumps(
         {**entry, "before": before},
@@ -77,14 +72,16 @@ def entry_hash(before: str, entry: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def append_entry(database: Database, connection: Connection, **columns: object) -> None:
-    """Add an entry to the audit. Other transactions that add entries wait for this transaction.
-
-    Args:
-        database: The database.
-        connection: The transaction.
-        columns: The columns of the table, without `id`, `at` and `hash`.
-    """
+def append_entry(
+    database: Database,
+    connection: Connection,
+    row: Row[Any],
+    who: str,
+    what: str,
+    detail: object = None,
+    thread: str | None = None,
+) -> None:
+    """Add an entry about the row of a thread, a wait or an approval. Other transactions wait."""
     if not database.is_sqlite:  # in SQLite, one transaction writes at a time
         lock = func.pg_advisory_xact_lock(number_of("audit"))
         connection.execute(select(lock))
@@ -98,16 +95,21 @@ def append_entry(database: Database, connection: Connection, **columns: object) 
             database.now,
         )
     ).one()
-    entry = {**columns, "id": (number or 0) + 1, "at": now}
+    entry = {
+        "tenant": row.tenant,
+        "thread_id": thread or row.thread_id,
+        "wait_id": getattr(row, "wait_id", None),
+        "who": who,
+        "what": what,
+        "detail": None if detail is None else json.dumps(detail, default=str),
+        "id": (number or 0) + 1,
+        "at": now,
+    }
     connection.execute(insert(audit).values(**entry, hash=entry_hash(before or NO_ENTRY, entry)))
 
 
 def verify_entries(database: Database, head: str | None) -> str:
     """Check the whole chain, entry by entry, and return its head.
-
-    Args:
-        database: The database.
-        head: An earlier head.
 
     Raises:
         AuditTampered: An entry was changed, removed, inserted or moved.

@@ -111,10 +111,8 @@ class RegisteredAgent:
 def config_of(run: Row[Any], message: MessageJob, trace: str | None) -> RunnableConfig:
     """The config of a run, without its callbacks.
 
-    Args:
-        run: The row of the run.
-        message: The message that the run began with: its settings hold to the end of the run.
-        trace: The `traceparent` of who submitted the work, if there is one.
+    The settings of the message that began the run hold to its end. `trace` is the `traceparent` of
+    who submitted the work.
     """
     config = message.config
     return {
@@ -153,11 +151,7 @@ class Backend:
         """Reserves a slot of the worker in this process for a new run."""
 
     def add(self, agent: RegisteredAgent) -> None:
-        """Register an agent, with checkpoints in the form for the service's saver.
-
-        Raises:
-            ArgumentError: The name is taken.
-        """
+        """Register an agent, with checkpoints in the form for the service's saver."""
         if agent.name in self.agents:
             reason = f"{agent.name!r} is taken."
             raise ArgumentError("name", reason, "Give each agent its own name.")
@@ -179,12 +173,7 @@ class Backend:
         return self.agents[name]
 
     def agent_of(self, thread: str, tenant: str | None = None) -> RegisteredAgent:
-        """The agent of a thread.
-
-        Raises:
-            NotFound: There is no such thread, another tenant has it, it has no message yet, or its
-                agent was not added.
-        """
+        """The agent of a thread; NotFound without the thread, a message, or the agent."""
         with self.database.read() as connection:
             row = connection.execute(_AGENT, {"id": thread}).first()
         # One text for both: a tenant must not learn the ids of other tenants.
@@ -195,11 +184,7 @@ class Backend:
         return self.agent(row.agent)
 
     def graph_of(self, thread: str, tenant: str | None = None) -> Graph:
-        """The agent of a thread, with a checkpointer that reads the thread.
-
-        Raises:
-            NotFound: As in `agent_of`.
-        """
+        """The agent of a thread as in `agent_of`, with a checkpointer that reads the thread."""
         return self.agent_of(thread, tenant).stored_in(FencedSaver(self.database))
 
     def output(self, name: str, thread: str, checkpoint: str, *, waits: bool) -> dict[str, object]:

@@ -39,11 +39,7 @@ Item = TypeVar("Item", bound=Attempt)
 
 
 class DeliveryQueue(ABC, Generic[Item]):
-    """Deliveries in the database, which the thread of a process makes.
-
-    Args:
-        backend: The parts of the service.
-    """
+    """Deliveries in the database, which the thread of a process makes."""
 
     name: ClassVar[str]
     """The subject of the deliveries: the name of the thread."""
@@ -57,9 +53,7 @@ class DeliveryQueue(ABC, Generic[Item]):
     def start(self, send: Callable[[Item], None]) -> None:
         """Deliver in a thread of this process, until `stop`.
 
-        Args:
-            send: Makes a delivery. After an error the delivery is made again later, except after
-                UndeliverableError.
+        After an error of `send`, the delivery is made again, except after UndeliverableError.
         """
         self._send = send  # the newest, where several applications serve one service
         if self._thread is None:

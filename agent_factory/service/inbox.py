@@ -250,14 +250,8 @@ class Inbox:
             The id of the run.
 
         Raises:
-            NotFound: There is no such wait.
-            AlreadyDecided: Somebody has decided otherwise.
-            ClaimedByOther: Somebody else has claimed the wait.
-            DecisionForbidden: `may_decide` does not allow the decision, or the call of an edit.
-            InvalidDecision: The decision has an unknown or a wrong part, or the arguments of an
-                edit do not fit the tool.
-            DecisionNotAllowed: This call does not allow the decision, or not from this person; or
-                the digest is of another call.
+            NotFound, AlreadyDecided, ClaimedByOther: As in `Service.decide`.
+            DecisionForbidden, InvalidDecision, DecisionNotAllowed: As in `Service.decide`.
         """
         return self._decide({wait_id: decision}, by, roles, via, undo=undo)
 
@@ -332,11 +326,7 @@ class Inbox:
     ) -> Judgement | ReviewError:
         """The judgement about a decision, or the error of a refusal. Nothing changes.
 
-        Args:
-            wait_id: The wait.
-            decision: The decision, as in `decide`.
-            by: Who would decide.
-            roles: The roles of this person.
+        The arguments are those of `decide`.
 
         Raises:
             NotFound: There is no such wait.
@@ -385,11 +375,9 @@ class Inbox:
         stream: Collection[str] | None = None,
     ) -> None:
         decision = judgement.decision
-        connection.execute(
-            update(waits)
-            .where(waits.c.wait_id == row.wait_id)
-            .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
-        )
+        this = update(waits).where(waits.c.wait_id == row.wait_id)
+        values = {"decided_at": self._database.now, "decided_by": by}
+        connection.execute(this.values(**values, decision=json.dumps(decision)))
         # Waits of this job: earlier pauses of the run had other jobs.
         together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
@@ -417,11 +405,8 @@ class Inbox:
     def expire(self, late: Mapping[str, float], *, most: int = 1000) -> int:
         """Decide about waits after their deadline; return the number of decided waits.
 
-        A wait whose thread is locked comes later, as in `ThreadQueue.take_over`.
-
-        Args:
-            late: Seconds for an escalated wait, by agent.
-            most: The most waits to decide: each is a transaction.
+        A wait whose thread is locked comes later, as in `ThreadQueue.take_over`. Each wait is a
+        transaction. `late` has the seconds for an escalated wait, by agent.
         """
         query = select(waits.c.wait_id, waits.c.thread_id).where(
             waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
@@ -496,10 +481,7 @@ class Inbox:
             return [AuditEntry.of(row) for row in connection.execute(query)]
 
     def _check_right(self, wait: Wait, by: str) -> None:
-        """Raise DecisionForbidden if this person may not decide about a call.
-
-        All who may write to the thread may send the result of a call that a client runs.
-        """
+        """Raise DecisionForbidden if a person may not decide about a call that no client runs."""
         if wait.kind == "client":
             return
         if self._may_decide is not None and not self._may_decide(wait):

@@ -6,7 +6,7 @@ import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -14,9 +14,6 @@ from sqlalchemy import Row
 
 from agent_factory.service.errors import ServiceError
 from agent_factory.service.message_serializer import load
-
-if TYPE_CHECKING:
-    from langgraph.checkpoint.base import CheckpointTuple
 
 RUN_KEY = "agent_factory_run"
 """Key in the metadata of checkpoints: the run."""
@@ -28,39 +25,12 @@ AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
 """Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
 
 
-class Attempt(Protocol):
-    """Attempt to carry out a job, as the job starts it."""
-
-    saver: Any
-    checkpoint: str | None
-
-    def unread(self, latest: Any, before: Any) -> list[Any]:
-        """The inputs of ended runs that the thread has not read."""
-
-    def take_input(self, input: object, latest: Any) -> object:
-        """Run the agent with an input."""
-
-    def carry_out(self, decisions: Mapping[str, Any]) -> object:
-        """Run the agent with decisions."""
-
-    def go_on(self) -> object:
-        """Run the agent without an input."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadJob:
-    """Work on one thread.
+    """Work on one thread; a higher priority is earlier.
 
     Workers of several versions share the stored form: a new field has a default, and a worker
-    leaves out unknown fields.
-
-    Args:
-        run: The id of the run.
-        thread: The thread.
-        tenant: The tenant of the thread.
-        agent: The name of the agent.
-        priority: Higher is earlier.
-        trace: The `traceparent` of the submission, if known.
+    leaves out unknown fields. `trace` is the `traceparent` of the submission, if known.
     """
 
     kind: ClassVar[str]
@@ -71,23 +41,6 @@ class ThreadJob:
     agent: str
     priority: int
     trace: str | None = None
-
-    @property
-    def goes_on(self) -> bool:
-        """True for a run without a message."""
-        return False
-
-    def start(self, attempt: Attempt, latest: CheckpointTuple | None) -> object:
-        """Start the work with an attempt.
-
-        Args:
-            attempt: The attempt.
-            latest: The newest checkpoint of the thread; None for a new thread.
-
-        Returns:
-            The stream of the run; None if there is nothing to run.
-        """
-        raise NotImplementedError
 
     def to_text(self) -> str:
         """Return the job as JSON text for `read_job`."""
@@ -104,17 +57,11 @@ class MessageJob(ThreadJob):
 
     Args:
         input: The input of the agent, as `messages.as_text` writes it.
-        checkpoint: The checkpoint at which the run begins; None for the latest.
-        context: The context of the run.
-        config: The config of the run.
-        stream: The recorded modes; None takes the modes of the agent.
-        subgraphs: Whether agents inside are recorded, too.
-        interrupt_before: Nodes before which the run pauses, or "*", besides the agent's own.
-        interrupt_after: Nodes after which the run pauses, or "*", besides the agent's own.
         begins_at: The earliest begin, in seconds since 1970; None for at once.
         before: Messages of runs that this message has ended: their runs, inputs and checkpoints.
         rollback: The run before which the thread goes back.
-        busy: The requested behaviour on a busy thread; None takes the value of the agent.
+
+    The other fields are arguments of `Service.submit`.
     """
 
     kind: ClassVar[str] = "message"
@@ -139,31 +86,6 @@ class MessageJob(ThreadJob):
         texts = [str(one.text) for one in inputs["messages"] if isinstance(one, HumanMessage)]
         return texts[-1] if texts else ""
 
-    @property
-    def goes_on(self) -> bool:
-        """True for a run without a message."""
-        return load_input(self.input) is None
-
-    def start(self, attempt: Attempt, latest: CheckpointTuple | None) -> object:
-        """Run the agent with the message, after unread messages of ended runs."""
-        inputs = load_input(self.input)
-        if latest is not None and self.rollback:
-            latest = attempt.saver.before(self.thread, self.rollback)
-            if latest is None:
-                attempt.saver.delete_thread(self.thread)
-            else:
-                attempt.checkpoint = latest.checkpoint["id"]
-        unread = attempt.unread(latest, self.before) if self.before else []
-        if self.checkpoint is not None:
-            is_newest = self.checkpoint == attempt.saver.latest
-            attempt.checkpoint = None if is_newest else self.checkpoint
-        if inputs is None:
-            return attempt.go_on()
-        # From the newest back, so that the oldest message is the first.
-        for earlier in reversed(unread):
-            inputs = {**earlier, **inputs, "messages": [*earlier["messages"], *inputs["messages"]]}
-        return attempt.take_input(inputs, latest)
-
 
 _LEFT_OUT = ("begins_at", "before", "rollback", "busy")
 """Fields that are stored only with a value."""
@@ -171,30 +93,17 @@ _LEFT_OUT = ("begins_at", "before", "rollback", "busy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionJob(ThreadJob):
-    """Decisions about all waits of a thread.
-
-    Args:
-        decisions: The decisions by the digests of their calls; by "" at a pause without calls.
-        stream: The recorded modes; None takes the modes of the message.
-    """
+    """Decisions about all waits of a thread, by the digests of their calls; by "" without calls."""
 
     kind: ClassVar[str] = "decision"
 
     decisions: Mapping[str, Any]
     stream: Sequence[str] | None = None
 
-    def start(self, attempt: Attempt, latest: CheckpointTuple | None) -> object:
-        """Run the agent with the decisions."""
-        return attempt.carry_out(self.decisions)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoJob(ThreadJob):
-    """Undo the effects of an ended run.
-
-    Args:
-        of: The id of the ended run.
-    """
+    """Undo the effects of an ended run, whose id is `of`."""
 
     kind: ClassVar[str] = "undo"
 

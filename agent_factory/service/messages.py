@@ -22,7 +22,7 @@ from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.jobs import MessageJob, UndoJob, read_job
 from agent_factory.service.message_serializer import dump
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.steering import STEER, check_steering
+from agent_factory.service.steering import STEER, can_be_steered
 from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import BUSY
 from agent_factory.service.threads import insert_thread
@@ -53,13 +53,7 @@ class HeldMessage:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Behaviour of a message if its thread is not idle.
-
-    Args:
-        busy: Behaviour if the thread has a running or queued run.
-        waiting: Behaviour if the thread waits for a decision.
-        by: Who submits the message, for the audit.
-    """
+    """Behaviour of a message from a person if its thread has a run, or waits for a decision."""
 
     busy: Busy
     waiting: Busy | Waiting
@@ -69,18 +63,19 @@ class Arrival:
 def check_busy(busy: object, agent: str, graph: Graph) -> None:
     """Raise ArgumentError if an agent does not support a value of `busy`."""
     check_choice("busy", busy, get_args(Busy))
-    if busy == STEER:
-        check_steering(agent, graph)
+    if busy == STEER and not can_be_steered(graph):
+        raise ArgumentError(
+            "busy",
+            f"is {STEER!r}, and agent {agent!r} has no SteeringMiddleware, which reads what is "
+            "sent to a run.",
+            "Write create_agent(..., middleware=[SteeringMiddleware(), ...]).",
+        )
 
 
 def arrival_of(
     agent: RegisteredAgent, busy: Busy | None, waiting: Waiting | None, by: str
 ) -> Arrival:
-    """Behaviour of a message if its thread is not idle; None takes the value of `Service.add`.
-
-    Raises:
-        ArgumentError: The agent does not support the behaviour.
-    """
+    """Behaviour of a message if its thread is not idle; None takes the value of `Service.add`."""
     busy_or_default = busy or agent.busy
     check_busy(busy_or_default, agent.name, agent.graph)
     if waiting is not None:
@@ -98,12 +93,7 @@ def submit(
     title: str | None,
     delay: float | None,
 ) -> bool:
-    """Write a run, and queue the run if its thread is not busy; a known run does not change.
-
-    With a delay, the run may begin that many seconds later.
-
-    Returns:
-        Whether the run is new.
+    """Write a run, and queue the run if its thread is not busy; False for a known run.
 
     Raises:
         NotFound: Another tenant has the thread, or the thread does not have the checkpoint.
@@ -167,10 +157,7 @@ def submit(
 
 
 def retry(backend: Backend, run: str, by: str) -> str:
-    """Begin a run where another run has failed, with the settings of its message.
-
-    Returns:
-        The id of the new run, the same for each call.
+    """Begin a run where another run has failed; return its id, the same for each call.
 
     Raises:
         NotFound: There is no such run.
@@ -205,11 +192,7 @@ def retry(backend: Backend, run: str, by: str) -> str:
 
 
 def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
-    """An input of the agent, after its message guards; the last message has the id.
-
-    Raises:
-        ArgumentError: The value is not a message, or a guard refuses the message.
-    """
+    """An input of the agent, after its message guards; the last message has the id."""
     values = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
     content = values.get("messages", message)
     try:
@@ -268,13 +251,10 @@ def as_config(
 ) -> RunnableConfig:
     """The parts of a config that a run of an agent can have.
 
+    A client may set only the keys of `configurable` that the agent allows.
+
     Metadata that libraries write to a run are left out: a graph with an agent of another service as
     a node sends the metadata of its run.
-
-    Args:
-        config: The config.
-        agent: The agent of the run.
-        of_client: Whether the keys of `configurable` are only those that the agent allows.
 
     Raises:
         ConfigNotAllowed: A part or a key may not be set.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from sqlalchemy import Column, ColumnElement, func, select
+from sqlalchemy import Column, func, select, true
 
 from agent_factory.service.database import Database
 from agent_factory.service.tables import threads, waits, workers
@@ -39,14 +38,15 @@ class Metrics:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._instruments: Instruments | None = None
+        self._instruments: tuple[Counter, Histogram, Counter] | None = None
         try:
             from agent_factory.telemetry import meter
         except ImportError:
             return  # OpenTelemetry comes with an extra
         otel_meter = meter()
         name = "agent_factory.service"
-        self._instruments = Instruments(
+        takeovers = "Jobs taken over from workers that have died"
+        self._instruments = (
             otel_meter.create_counter(f"{name}.runs", "{run}", "Jobs that have ended"),
             otel_meter.create_histogram(
                 f"{name}.run.duration",
@@ -54,33 +54,36 @@ class Metrics:
                 "How long a job ran",
                 explicit_bucket_boundaries_advisory=_BOUNDARIES,
             ),
-            otel_meter.create_counter(
-                f"{name}.takeovers", "{run}", "Jobs taken over from workers that have died"
-            ),
+            otel_meter.create_counter(f"{name}.takeovers", "{run}", takeovers),
         )
-        for gauge in _GAUGES:
-            otel_meter.create_observable_gauge(
-                f"{name}.{gauge.name}", [self._observer(gauge)], gauge.unit, gauge.description
-            )
+        is_open = waits.c.decided_at.is_(None)
+        for part, unit, description, column, values, condition in (
+            ("threads", "{thread}", "Threads", threads.c.status, get_args(ThreadStatus), true()),
+            ("waits", "{wait}", "Undecided waits", waits.c.agent, (), is_open),
+            ("workers", "{worker}", "Workers alive", workers.c.draining, (False, True), true()),
+        ):
+            observe = self._observer(part, column, values, condition)
+            otel_meter.create_observable_gauge(f"{name}.{part}", [observe], unit, description)
 
     def ended(self, agent: str, status: str, seconds: float) -> None:
         """Count a job that has ended."""
         if self._instruments is not None:
-            attributes = {"agent": agent, "status": status}
-            self._instruments.runs.add(1, attributes)
-            self._instruments.seconds.record(seconds, attributes)
+            attributes, (runs, durations, _) = {"agent": agent, "status": status}, self._instruments
+            runs.add(1, attributes)
+            durations.record(seconds, attributes)
 
     def taken_over(self, jobs: int) -> None:
         """Count jobs that were taken over."""
         if self._instruments is not None:
-            self._instruments.takeovers.add(jobs)
+            self._instruments[2].add(jobs)
 
-    def _observer(self, gauge: Gauge) -> Measure:
+    def _observer(
+        self, name: str, column: Column[Any], values: Sequence[object], condition: Any
+    ) -> Measure:
+        """Count rows by the values of a column, its attribute; values without a row count as 0."""
         from opentelemetry.metrics import Observation
 
-        query = select(gauge.column, func.count()).group_by(gauge.column)
-        if gauge.condition is not None:
-            query = query.where(gauge.condition)
+        query = select(column, func.count()).group_by(column).where(condition)
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             try:
@@ -89,57 +92,13 @@ class Metrics:
             except Exception as error:
                 # A gap in a gauge, rather than an error in the thread of the exporter. Creating the
                 # tables has errors of its drivers.
-                logger.warning("The %s cannot be counted: %s", gauge.name, error)
+                logger.warning("The %s cannot be counted: %s", name, error)
                 return []
-            numbers = dict.fromkeys(gauge.values, 0) | {row[0]: row[1] for row in rows}
-            return [
-                Observation(number, {gauge.column.name: value}) for value, number in numbers.items()
-            ]
+            numbers = dict.fromkeys(values, 0) | {row[0]: row[1] for row in rows}
+            return [Observation(count, {column.name: value}) for value, count in numbers.items()]
 
         return observe
 
-
-@dataclass(frozen=True, slots=True)
-class Instruments:
-    """Instruments of OpenTelemetry.
-
-    Args:
-        runs: Counts jobs that have ended.
-        seconds: Takes how long they ran.
-        takeovers: Counts jobs that were taken over.
-    """
-
-    runs: Counter
-    seconds: Histogram
-    takeovers: Counter
-
-
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """Rows of a table that are counted by the values of a column, whose name is the attribute.
-
-    Args:
-        name: The last part of the metric's name.
-        unit: The unit.
-        description: The description.
-        column: The column.
-        values: Values that are observed as 0 if no row has them, so that their series stay.
-        condition: Which rows count; None counts all.
-    """
-
-    name: str
-    unit: str
-    description: str
-    column: Column[Any]
-    values: Sequence[object] = ()
-    condition: ColumnElement[bool] | None = None
-
-
-_GAUGES = (
-    Gauge("threads", "{thread}", "Threads", threads.c.status, get_args(ThreadStatus)),
-    Gauge("waits", "{wait}", "Undecided waits", waits.c.agent, (), waits.c.decided_at.is_(None)),
-    Gauge("workers", "{worker}", "Workers alive", workers.c.draining, (False, True)),
-)
 
 _BOUNDARIES = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600]
 """Upper ends of the histogram's buckets, in seconds: a run may take an hour."""

@@ -57,8 +57,8 @@ class Pace:
             else:
                 is_right = _is_time(value)
             if not is_right:
-                wanted = "a tuple of seconds" if field.name == "retries" else "seconds"
-                reason = f"must be {wanted}, 0 or more, got {value!r}."
+                expected = "a tuple of seconds" if field.name == "retries" else "seconds"
+                reason = f"must be {expected}, 0 or more, got {value!r}."
                 raise ArgumentError(f"pace.{field.name}", reason)
 
 

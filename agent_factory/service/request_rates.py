@@ -50,7 +50,7 @@ class RequestRates:
         # The generic cell rate algorithm: a number for each key, and no list of its requests.
         full_at = case((rates.c.full_at > now, rates.c.full_at), else_=now) + needs
         statement = database.insert(rates).values(key=digest, full_at=now + needs)
-        counted = statement.on_conflict_do_update(
+        upsert = statement.on_conflict_do_update(
             index_elements=[rates.c.key],
             set_={"full_at": full_at},
             where=full_at - now <= WINDOW_SECONDS + 0.001,  # such sums are not exact
@@ -58,7 +58,7 @@ class RequestRates:
         with database.begin() as connection:
             if forgets:
                 connection.execute(delete(rates).where(rates.c.full_at < now))
-            if connection.execute(counted).first() is not None:
+            if connection.execute(upsert).first() is not None:
                 return 0.0
             left = select(rates.c.full_at - now).where(rates.c.key == digest)
             excess = connection.execute(left).scalar_one() + needs - WINDOW_SECONDS

@@ -22,7 +22,7 @@ from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.messages import retry
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.rows import read_row
-from agent_factory.service.run_list import RunSummary, Status, run_summary
+from agent_factory.service.run_list import SUMMARIES, RunSummary, Status, summary_of
 from agent_factory.service.signals import Moment
 from agent_factory.service.steering import run_row
 from agent_factory.service.steps import Step, read_steps
@@ -106,10 +106,10 @@ class Run:
     def summary(self) -> RunSummary:
         """Question and costs of the run, as in `ServiceThreads.search_runs`."""
         with self._backend.database.read() as connection:
-            summary = run_summary(connection, self.id)
-        if summary is None:
+            row = connection.execute(SUMMARIES.where(runs.c.run_id == self.id)).first()
+        if row is None:
             raise NotFound(f"run {self.id!r}", "does not exist.")
-        return summary
+        return summary_of(row)
 
     @property
     def steps(self) -> list[Step]:

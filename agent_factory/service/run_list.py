@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, case, select
+from sqlalchemy import Row, case, select
 
 from agent_factory.service.errors import ServiceError
 from agent_factory.service.jobs import MessageJob, read_job
@@ -111,9 +111,3 @@ def question_of(payload: str) -> str:
     except ServiceError:  # a newer version has stored it
         return ""
     return job.question if isinstance(job, MessageJob) else ""
-
-
-def run_summary(connection: Connection, run: str) -> RunSummary | None:
-    """Summary of one run; None if there is no such run."""
-    row = connection.execute(SUMMARIES.where(runs.c.run_id == run)).first()
-    return None if row is None else summary_of(row)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic, sleep
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, update
 
@@ -19,7 +19,7 @@ from agent_factory.service.attempt import RunAttempt, UndoAttempt
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import RETRY_SECONDS, attempts
 from agent_factory.service.errors import DatabaseLost, LeaseLost
-from agent_factory.service.jobs import DecisionJob, ThreadJob, UndoJob
+from agent_factory.service.jobs import DecisionJob, UndoJob
 from agent_factory.service.leases import take_lease
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import Claim
@@ -59,18 +59,10 @@ class Pause:
         await asyncio.sleep(self.seconds)
 
 
-_ATTEMPTS: dict[type[ThreadJob], Callable[..., Any]] = {UndoJob: UndoAttempt}
-"""Attempts at jobs of other kinds than runs of an agent."""
-
-
 class Runner:
     """Carries out the jobs of one process.
 
     A job is written once, as steps: a driver for threads and a driver for event loops take steps.
-
-    Args:
-        backend: The parts of the service.
-        worker: The id of the worker.
     """
 
     def __init__(self, backend: Backend, worker: Callable[[], str]) -> None:
@@ -156,20 +148,18 @@ class Runner:
                 agent.name,
                 work.thread,
             )
-        kind = _ATTEMPTS.get(type(work), RunAttempt)
-        attempt = kind(self._backend, agent, claim, work, usage, self._worker())
-        step: Step | None = attempt.start()
+        attempt: RunAttempt | UndoAttempt
+        if isinstance(work, UndoJob):
+            attempt = UndoAttempt(self._backend, agent, claim, work)
+        else:
+            attempt = RunAttempt(self._backend, agent, claim, work, usage, self._worker())
+        step = attempt.start()
         if step is not None:
             yield step
-        status: str = attempt.finish()
-        return status
+        return attempt.finish()
 
     def _take_from_attempt(self, connection: Connection, claim: Claim) -> None:
-        """Lock the thread. Later writes of the attempt are refused.
-
-        Raises:
-            LeaseLost: The job was ended, or taken over.
-        """
+        """Lock the thread, and refuse later writes of the attempt; LeaseLost as `lock_claim`."""
         self._queue.lock_claim(connection, claim)
         take_lease(connection, claim.lease.thread_id)
 

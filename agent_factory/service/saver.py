@@ -21,6 +21,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
 )
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.constants import START
 from langgraph.types import Interrupt
 from sqlalchemy import Connection, delete
@@ -36,6 +37,7 @@ from agent_factory.upstream import INTERRUPT, number_after, waiting_nodes
 
 T = TypeVar("T")
 
+_VERSIONS = InMemorySaver()
 
 Write = Callable[[BaseCheckpointSaver[str], Connection], object]
 """A write through LangGraph's saver in a transaction."""
@@ -68,8 +70,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             checkpoint of an input go into the transaction of the next checkpoint, and the last
             checkpoint of an agent into the transaction of its outcome: these mostly follow at once.
             The state is read once.
-        mailbox: Messages that the run reads while it works: the transaction of a checkpoint takes
-            its messages out of the mailbox.
+        mailbox: The transaction of a checkpoint takes its messages out of the mailbox.
         is_agent: Whether `create_agent` has built the graph: its first node calls no tool before
             the next checkpoint, and a checkpoint shows the next nodes.
     """
@@ -153,9 +154,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
             return known
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """The version of a channel after `current`."""
-        version: str = self._on(None).get_next_version(current, channel)
-        return version
+        """The version of a channel after `current`: the savers of all databases agree."""
+        return _VERSIONS.get_next_version(current, channel)
 
     def knows(self, connection: Connection, thread: str, checkpoint: str) -> bool:
         """Return True if a thread has a checkpoint, as a transaction sees it."""
@@ -300,29 +300,25 @@ class FencedSaver(BaseCheckpointSaver[str]):
             self._lease.check(connection)
             yield connection
 
-    def _on(self, connection: Connection | None) -> BaseCheckpointSaver[str]:
+    def _on(self, connection: Connection) -> BaseCheckpointSaver[str]:
         """LangGraph's saver in the transaction of a connection."""
         # A new saver takes longer than a statement, so each connection keeps a saver.
-        kept = {} if connection is None else connection.info
-        if "saver" not in kept:
-            kept["saver"] = self._new_saver(
-                None if connection is None else driver_connection(connection)
-            )
-        saver: BaseCheckpointSaver[str] = kept["saver"]
+        saver: BaseCheckpointSaver[str] | None = connection.info.get("saver")
+        if saver is None:
+            driver = driver_connection(connection)
+            if self.database.is_sqlite:
+                from langgraph.checkpoint.sqlite import SqliteSaver
+
+                saver = SqliteSaver(_InTransaction(driver))  # type: ignore[arg-type]
+                # `Database.create` has created the tables; setup() would commit the transaction.
+                saver.is_setup = True
+            else:
+                from langgraph.checkpoint.postgres import PostgresSaver
+
+                saver = PostgresSaver(driver)
+            connection.info["saver"] = saver
         saver.serde = self.serde  # with the classes of the run's agent
         return saver
-
-    def _new_saver(self, driver: Any) -> BaseCheckpointSaver[str]:
-        if self.database.is_sqlite:
-            from langgraph.checkpoint.sqlite import SqliteSaver
-
-            saver = SqliteSaver(_InTransaction(driver))  # type: ignore[arg-type]
-            # `Database.create` has created the tables; setup() would commit the transaction.
-            saver.is_setup = True
-            return saver
-        from langgraph.checkpoint.postgres import PostgresSaver
-
-        return PostgresSaver(driver)
 
     # Async: the same, in as many threads as there are connections
 
@@ -359,8 +355,8 @@ def _copied(found: CheckpointTuple) -> CheckpointTuple:
 class _InTransaction:
     """Connection of SQLite without commits: the owner of the transaction commits."""
 
-    def __init__(self, connection: sqlite3.Connection | None) -> None:
-        self.cursor = connection.cursor if connection is not None else None
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.cursor = connection.cursor
 
     def commit(self) -> None:
         pass

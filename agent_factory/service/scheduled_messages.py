@@ -7,13 +7,18 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import select, update
+
 from agent_factory.errors import ArgumentError
 from agent_factory.service.assistants import Assistants
 from agent_factory.service.backend import Backend
+from agent_factory.service.cron import zone_of
 from agent_factory.service.errors import DatabaseUnavailable, ServiceError
 from agent_factory.service.messages import as_config
+from agent_factory.service.rows import read_row
 from agent_factory.service.run import Run
-from agent_factory.service.schedules import Cron, Schedule
+from agent_factory.service.schedules import Cron, Schedule, next_run
+from agent_factory.service.tables import schedules
 from agent_factory.service.threads import delete_thread, found_threads
 from agent_factory.service.webhooks import WebhookQueue
 
@@ -21,13 +26,7 @@ logger = logging.getLogger("agent_factory.service")
 
 
 class ScheduledMessages:
-    """Messages of schedules and of crons.
-
-    Args:
-        backend: The parts of the service.
-        webhooks: Get the outcomes of runs that ask for it.
-        submit: Submits a message, as `Service.submit` does.
-    """
+    """Messages of schedules and of crons, submitted as by `Service.submit`."""
 
     def __init__(
         self, backend: Backend, webhooks: WebhookQueue, submit: Callable[..., Run]
@@ -35,11 +34,27 @@ class ScheduledMessages:
         self._backend, self._webhooks, self._submit = backend, webhooks, submit
 
     def submit_due(self) -> None:
-        """Submit the messages of schedules whose time has come."""
-        self._backend.schedules.submit_due(self._backend.agents, self.submit)
+        """Submit the messages of schedules whose time has come; several missed times once.
 
-    def submit(self, cron: Cron, due: datetime) -> None:
-        """Submit the message of a schedule that is due."""
+        Several processes may do this at once: a message is the same in all of them.
+        """
+        database, agents = self._backend.database, [*self._backend.agents]
+        is_due = (schedules.c.next_at <= database.now) & schedules.c.agent.in_(agents)
+        with database.read() as connection:
+            rows = connection.execute(select(schedules).where(is_due).order_by(schedules.c.id))
+            crons = [read_row(Cron, row) for row in rows]
+        for cron in crons:
+            # Before the next time is stored: a process that dies in between has submitted the
+            # message, and the next process submits the same message.
+            self._submit_one(cron)
+            unchanged = (schedules.c.id == cron.id) & (schedules.c.next_at == cron.next_at)
+            with database.begin() as connection:
+                now = connection.execute(select(database.now)).scalar_one()
+                following = update(schedules).where(unchanged).values(next_at=next_run(cron, now))
+                connection.execute(following)
+
+    def _submit_one(self, cron: Cron) -> None:
+        due = datetime.fromtimestamp(cron.next_at or 0.0, zone_of(cron.timezone))
         name, what = cron.id, dict[str, Any](Schedule.of(cron).message)
         try:
             if cron.assistant:

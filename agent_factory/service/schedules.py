@@ -6,12 +6,11 @@ has the name of an assistant, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, select
 
 from agent_factory.service.cron import next_time, zone_of
 from agent_factory.service.database import Database
@@ -100,11 +99,7 @@ class Schedule:
 
 
 class Schedules:
-    """The schedules of a service, in its database.
-
-    Args:
-        database: The database.
-    """
+    """The schedules of a service, in its database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -113,8 +108,7 @@ class Schedules:
         """Write a row, in place of a row with its id, and its next time.
 
         Raises:
-            ArgumentError: The cron expression or the time zone cannot be read, or a value is not
-                JSON.
+            ArgumentError: The expression or the time zone cannot be read, or a value is not JSON.
         """
         metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
         texts = {"name": cron.id, "thread": cron.thread_id, "tenant": cron.tenant}
@@ -133,14 +127,10 @@ class Schedules:
         return cron
 
     def delete(self, name: str) -> None:
-        """Delete a schedule.
-
-        Raises:
-            NotFound: There is no schedule of this name.
-        """
+        """Delete a schedule; NotFound if there is no schedule of this name."""
         with self._database.begin() as connection:
-            gone = connection.execute(delete(schedules).where(schedules.c.id == name))
-            if not gone.rowcount:
+            result = connection.execute(delete(schedules).where(schedules.c.id == name))
+            if not result.rowcount:
                 raise NotFound(f"schedule {name!r}", "does not exist.")
 
     def list(self) -> list[Schedule]:
@@ -149,40 +139,9 @@ class Schedules:
         with self._database.read() as connection:
             return [Schedule.of(read_row(Cron, row)) for row in connection.execute(query)]
 
-    def submit_due(
-        self, agents: Collection[str], submit: Callable[[Cron, datetime], object]
-    ) -> None:
-        """Submit the messages whose time has come, of these agents; several missed times once.
-
-        Several processes may do this at once: a message is the same in all of them.
-
-        Args:
-            agents: The agents of this process.
-            submit: Gets a row, and the time at which it was due.
-        """
-        is_due = (schedules.c.next_at <= self._database.now) & schedules.c.agent.in_([*agents])
-        with self._database.read() as connection:
-            rows = connection.execute(select(schedules).where(is_due).order_by(schedules.c.id))
-            crons = [read_row(Cron, row) for row in rows]
-        for cron in crons:
-            # Before the next time is stored: a process that dies in between has submitted the
-            # message, and the next process submits the same message.
-            submit(cron, datetime.fromtimestamp(cron.next_at or 0.0, zone_of(cron.timezone)))
-            unchanged = (schedules.c.id == cron.id) & (schedules.c.next_at == cron.next_at)
-            with self._database.begin() as connection:
-                now = connection.execute(select(self._database.now)).scalar_one()
-                following = update(schedules).where(unchanged).values(next_at=next_run(cron, now))
-                connection.execute(following)
-
 
 def next_run(cron: Cron, now: float) -> float | None:
-    """The next time of a cron after now, in seconds since 1970.
-
-    None if the cron has ended, also at the end itself, or is disabled.
-
-    Raises:
-        ArgumentError: The cron expression or the time zone cannot be read.
-    """
+    """The next time of a cron after now; None at its end or later, or if it is disabled."""
     following = next_time(cron.schedule, zone_of(cron.timezone), now)
     has_ended = cron.ends_at is not None and following >= cron.ends_at
     return following if cron.enabled and not has_ended else None

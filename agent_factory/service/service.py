@@ -482,11 +482,8 @@ class Service(Operations):
             NotFound: The tenant has no such thread, or it waits for nothing.
             ArgumentError: The value does not name the interrupt.
             InvalidAnswer: The value does not have the form of an answer.
-            AlreadyDecided: As in `decide`.
-            ClaimedByOther: As in `decide`.
-            DecisionForbidden: As in `decide`.
-            InvalidDecision: As in `decide`.
-            DecisionNotAllowed: As in `decide`.
+            AlreadyDecided, ClaimedByOther: As in `decide`.
+            DecisionForbidden, InvalidDecision, DecisionNotAllowed: As in `decide`.
         """
         if stream is not None:
             modes_of(stream)

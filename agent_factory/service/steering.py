@@ -22,7 +22,6 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from sqlalchemy import Column, Connection, Row, Select, bindparam, func, select, update
 
-from agent_factory.errors import ArgumentError
 from agent_factory.middleware.steering import STEERING_READ
 from agent_factory.service.database import Database
 from agent_factory.service.jobs import MessageJob, load_input, read_job
@@ -80,10 +79,7 @@ _SETTINGS = ("agent", "context", "config", "interrupt_before", "interrupt_after"
 def run_row(connection: Connection, run: str, *, whole: bool = True) -> Row[Any] | None:
     """The row of a run, with the outcome of the run that has read its message, if any.
 
-    Args:
-        connection: The connection.
-        run: The id of the run.
-        whole: Whether all columns are read; if not, the outcome, agent and reader.
+    Unless `whole`, only the columns of the outcome, the agent and the reader are read.
     """
     # Alone, since most runs have no reader, and the join takes longer.
     row = connection.execute(_ROW if whole else _OUTCOME, {"id": run}).first()
@@ -110,26 +106,8 @@ def can_be_steered(graph: Graph) -> bool:
     return STEERING_READ in graph.channels
 
 
-def check_steering(agent: str, graph: Graph) -> None:
-    """Raise ArgumentError if an agent does not read messages while it runs."""
-    if not can_be_steered(graph):
-        raise ArgumentError(
-            "busy",
-            f"is {STEER!r}, and agent {agent!r} has no SteeringMiddleware, which reads what is "
-            "sent to a run.",
-            "Write create_agent(..., middleware=[SteeringMiddleware(), ...]).",
-        )
-
-
 class SharedMailbox:
-    """Mailbox of one run, in the queue of its thread.
-
-    Args:
-        database: The database.
-        signals: Wake callers that wait for a message.
-        lease: The lease of the run's thread.
-        run: The message with which the run began.
-    """
+    """Mailbox of one run, which began with a message, in the queue of its thread."""
 
     def __init__(self, database: Database, signals: Signals, lease: Lease, run: MessageJob) -> None:
         self._database, self._signals, self._lease, self._run = database, signals, lease, run
@@ -167,12 +145,7 @@ class SharedMailbox:
         return messages if all(isinstance(each, HumanMessage) for each in messages) else []
 
     def note(self, connection: Connection, ids: Collection[str]) -> None:
-        """Take messages out of the queue, in the transaction of the checkpoint with the messages.
-
-        Args:
-            connection: The transaction, which has checked the lease.
-            ids: The ids of all messages that the thread has read.
-        """
+        """Take read messages out of the queue, in the transaction of their checkpoint."""
         # Also a message that was cancelled after this run has read it: the thread has it.
         statement = (
             update(runs)

@@ -14,6 +14,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     Float,
     Index,
@@ -42,6 +43,10 @@ class clock(FunctionElement[float]):
 
     inherit_cache = True
     type = Float()
+
+
+def _partial_index(name: str, condition: ColumnElement[bool], *columns: Any) -> None:
+    Index(name, *columns, postgresql_where=condition, sqlite_where=condition)
 
 
 @compiles(clock, "sqlite")
@@ -79,13 +84,12 @@ threads = Table(
     Index("service_threads_tenant", "tenant", "updated_at"),
     Index("service_threads_status", "status"),
 )
-Index(
-    # Threads for workers, without idle threads, which grow in number.
+# Threads for workers, without idle threads, which grow in number.
+_partial_index(
     "service_threads_due",
+    threads.c.status == "queued",
     threads.c.priority.desc(),
     threads.c.due,
-    postgresql_where=threads.c.status == "queued",
-    sqlite_where=threads.c.status == "queued",
 )
 
 waits = Table(
@@ -121,26 +125,16 @@ waits = Table(
     Column("notice_attempts", Integer, nullable=False, server_default="0"),
 )
 Index("service_waits_thread", waits.c.thread_id)
-Index(
-    "service_waits_notice",
-    waits.c.notice_due,
-    postgresql_where=waits.c.notice_due.is_not(None),
-    sqlite_where=waits.c.notice_due.is_not(None),
-)
-Index(
-    # Without decided waits, which are kept and grow in number.
+_has_deadline = waits.c.decided_at.is_(None) & waits.c.deadline.is_not(None)
+_partial_index("service_waits_deadline", _has_deadline, waits.c.deadline)
+_partial_index("service_waits_notice", waits.c.notice_due.is_not(None), waits.c.notice_due)
+# Without decided waits, which are kept and grow in number.
+_partial_index(
     "service_waits_open",
+    waits.c.decided_at.is_(None),
     waits.c.tenant,
     waits.c.priority.desc(),
     waits.c.created_at,
-    postgresql_where=waits.c.decided_at.is_(None),
-    sqlite_where=waits.c.decided_at.is_(None),
-)
-Index(
-    "service_waits_deadline",
-    waits.c.deadline,
-    postgresql_where=waits.c.decided_at.is_(None) & waits.c.deadline.is_not(None),
-    sqlite_where=waits.c.decided_at.is_(None) & waits.c.deadline.is_not(None),
 )
 
 runs = Table(

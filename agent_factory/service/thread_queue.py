@@ -137,10 +137,7 @@ def lock_thread(
 ) -> Row[Any] | None:
     """The row of a thread, locked until the transaction ends; None if there is no row.
 
-    Args:
-        connection: The transaction.
-        thread_id: The thread.
-        skip_locked: Whether a row with a lock of another transaction counts as missing.
+    With `skip_locked`, a row with a lock of another transaction counts as missing.
     """
     return connection.execute(_UNLOCKED if skip_locked else _LOCKED, {"id": thread_id}).first()
 
@@ -177,13 +174,7 @@ def _turn_of(job: ThreadJob) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """A job of a worker.
-
-    Args:
-        lease: The lease of its thread.
-        plan: The digest of the agent's plan when the thread ran last.
-        run: The row of the run.
-    """
+    """A job of a worker, with the digest of the agent's plan when the thread ran last."""
 
     lease: Lease
     plan: str | None
@@ -196,11 +187,7 @@ class Claim:
         return job
 
     def work(self) -> ThreadJob:
-        """The job itself.
-
-        Raises:
-            ServiceError: A newer version has stored a kind of job that this version does not know.
-        """
+        """The job itself; ServiceError if a newer version has stored it."""
         work = read_job(self.run.decision or self.run.payload)
         assert work is not None  # only the rows of runs may be empty
         return work
@@ -208,12 +195,7 @@ class Claim:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A slot that a worker keeps for a run which is submitted in its process.
-
-    Args:
-        worker: The worker.
-        claim: The job of the run, once the worker has taken it.
-    """
+    """A slot that a worker keeps for a run of its process, and the claim once the run has begun."""
 
     worker: str
     claim: Claim | None = None
@@ -274,12 +256,8 @@ class ThreadQueue:
     ) -> bool:
         """Write the run of a job and let workers take the job; False if the run is known.
 
-        Args:
-            connection: The transaction.
-            thread: The row of an idle thread, from `insert_thread`.
-            job: The job.
-            slot: A slot in which the run begins at once, unless the run has to wait.
-            **values: Other columns of the run.
+        The row of an idle thread comes from `insert_thread`. In a slot, the run begins at once,
+        unless it has to wait.
         """
         # In one statement, since the row of the thread has the last number.
         values |= {"job": _job_id(job.thread, thread.jobs + 1)}
@@ -317,11 +295,6 @@ class ThreadQueue:
     def claim(self, worker: str, agents: Collection[str], most: int) -> tuple[list[Claim], bool]:
         """Take jobs that are due, the most urgent first, and then by their time.
 
-        Args:
-            worker: The worker.
-            agents: The agents of the worker.
-            most: The most jobs to take.
-
         Returns:
             The jobs, and whether more may be due: `most` were taken, or a tenant has a limit.
         """
@@ -342,8 +315,8 @@ class ThreadQueue:
         room: dict[str, int] = {}
         while len(ids) < most:
             full = [tenant for tenant, number in room.items() if number <= 0]
-            wanted = most - len(ids)
-            place = {"agents": [*agents], "full": full, "taken": ids, "most": wanted}
+            rest = most - len(ids)
+            place = {"agents": [*agents], "full": full, "taken": ids, "most": rest}
             rows = connection.execute(_DUE, place).all()
             for row in rows:
                 if row.is_limited:
@@ -353,18 +326,15 @@ class ThreadQueue:
                     if room[row.tenant] < 0:
                         continue
                 ids.append(row.thread_id)
-            if len(rows) < wanted or not room:
+            if len(rows) < rest or not room:
                 break
         return ids, len(ids) == most or bool(room)
 
     def lock_claim(self, connection: Connection, claim: Claim) -> Row[Any]:
-        """The row of a claim's run, with its thread locked, if the claim still has the job.
+        """The row of a claim's run, with its thread locked; LeaseLost without the job.
 
         The worker is not compared: it may have claimed the thread again while its earlier attempt
         still runs.
-
-        Raises:
-            LeaseLost: The job was ended, or taken over.
         """
         thread, run_id = lock_thread(connection, claim.lease.thread_id), claim.run.run_id
         if (
@@ -379,11 +349,7 @@ class ThreadQueue:
         raise LeaseLost(f"Run {run_id!r} was ended, or taken over.")
 
     def claim_again(self, claim: Claim) -> Claim:
-        """Take a job again after an error of the database.
-
-        Raises:
-            LeaseLost: The job was ended, or taken over.
-        """
+        """Take a job again after an error of the database; LeaseLost as in `lock_claim`."""
         lease = replace(claim.lease, epoch=claim.lease.epoch + 1)
         of_thread = update(threads).where(threads.c.thread_id == lease.thread_id)
         with self._database.begin() as connection:
@@ -400,10 +366,7 @@ class ThreadQueue:
         """Let workers take the jobs of dead or unknown workers; return the number of jobs.
 
         A locked thread comes later: a process that was stopped in the middle of a transaction holds
-        its lock, and must not delay other workers.
-
-        Args:
-            dead: Workers that count as dead, and may still have a row.
+        its lock, and must not delay other workers. A dead worker may still have a row.
         """
         lost = threads.c.owner.in_(dead) | threads.c.owner.not_in(select(workers.c.id))
         query = select(threads.c.thread_id).where(threads.c.status == "running", lost).limit(1)
@@ -474,15 +437,10 @@ class ThreadQueue:
     def end_run(
         self, connection: Connection, row: Row[Any], by: str, *, undo: bool = False
     ) -> None:
-        """End the queued, running or waiting run of a thread.
+        """End the queued, running or waiting run of a thread; with `undo`, undo its effects next.
 
-        Its writes stay. The worker of the run cannot write any more.
-
-        Args:
-            connection: The transaction.
-            row: The row of the thread, or of one of its waits.
-            by: Who ends the run, for the audit.
-            undo: Whether the effects of the run are undone next.
+        Its writes stay. The worker of the run cannot write any more. `row` is the row of the
+        thread, or of one of its waits.
         """
         self.withdraw(connection, row, by)
         # A worker of the run cannot write from here on.
@@ -531,19 +489,6 @@ class ThreadQueue:
     def record(
         self, connection: Connection, row: Row[Any], who: str, what: str, detail: object = None
     ) -> None:
-        """Add an entry to the audit, about the row of a thread or of a wait.
-
-        Raises:
-            ArgumentError: `who` is not a name.
-        """
+        """Add an entry to the audit, about the row of a thread or of a wait."""
         check_name(who)
-        append_entry(
-            self._database,
-            connection,
-            tenant=row.tenant,
-            thread_id=row.thread_id,
-            wait_id=getattr(row, "wait_id", None),
-            who=who,
-            what=what,
-            detail=None if detail is None else json.dumps(detail, default=str),
-        )
+        append_entry(self._database, connection, row, who, what, detail)

@@ -255,8 +255,8 @@ def change_state(
         if row.status == "waiting":
             waiting_for = pending(graph, {"configurable": {"thread_id": thread}})
         with backend.database.begin() as connection:
-            touched = update(threads).where(threads.c.thread_id == thread)
-            connection.execute(touched.values(updated_at=backend.database.now))
+            statement = update(threads).where(threads.c.thread_id == thread)
+            connection.execute(statement.values(updated_at=backend.database.now))
             if row.status == "waiting":
                 lease.check(connection)
                 if waiting_for:

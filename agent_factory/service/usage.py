@@ -162,11 +162,7 @@ def total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def spender(*, records: bool) -> tuple[str, str]:
-    """The agent and its part that spend now.
-
-    Args:
-        records: Whether a callback handler calls, which also counts the calls of layers.
-    """
+    """The agent and its part that spend now; `records` for a handler, which sees layers."""
     config = current_config()
     metadata = config.get("metadata", {})
     agent = metadata.get("lc_agent_name") or metadata.get(AGENT_KEY, "")

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Executable
+from sqlalchemy import Connection, Executable, insert
 
 from agent_factory.service import Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
+from agent_factory.service.tables import threads
 
 
 def backend_of(service: Service) -> Backend:
     """The parts of a service, for tests of one of them."""
     return service._backend
+
+
+def insert_thread(connection: Connection, name: str) -> None:
+    """The row of a thread without runs."""
+    values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0, "created_at": 0}
+    connection.execute(insert(threads).values(thread_id=name, updated_at=0, **values))
 
 
 def tables_of(service: Service) -> Tables:

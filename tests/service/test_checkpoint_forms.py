@@ -206,18 +206,6 @@ def pay(euros: int) -> str:
     return f"Paid {euros}."
 
 
-def served(service: Service, log: list[str], euros: int) -> None:
-    call = {"name": "pay", "args": {"euros": euros}, "id": "1"}
-    agent = create_agent(
-        ScriptedChatModel([[call], "It is paid."]),
-        [pay],
-        middleware=[Desk(log), HumanInTheLoopMiddleware({"pay": True})],
-        checkpointer=InMemorySaver(),
-    )
-    service.add("desk", agent)
-    service.start()
-
-
 @pytest.mark.parametrize(
     ("euros", "last"), [(5, "That was T1."), (500, "Sorry, that is too much.")]
 )
@@ -225,7 +213,12 @@ def test_a_run_goes_on_in_its_layers_after_a_decision(
     service: Service, database: Database, euros: int, last: str
 ) -> None:
     log: list[str] = []
-    served(service, log, euros)
+    call = {"name": "pay", "args": {"euros": euros}, "id": "1"}
+    model, asks = ScriptedChatModel([[call], "Paid."]), HumanInTheLoopMiddleware({"pay": True})
+    saver = InMemorySaver()
+    agent = create_agent(model, [pay], middleware=[Desk(log), asks], checkpointer=saver)
+    service.add("desk", agent)
+    service.start()
     run = service.submit("desk", thread="t-1", message="Pay!", message_id="m-1")
     run.result(WAIT)
     (wait,) = service.inbox().waits(thread="t-1")

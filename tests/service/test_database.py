@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, event, insert, select
+from sqlalchemy import Connection, event, select
 
 from agent_factory.service import RunCancelled, Service
 from agent_factory.service import database as module
@@ -26,15 +26,14 @@ from agent_factory.service.signals import Moment, Signals
 from agent_factory.service.tables import threads
 from service.desk import Journal, make_desk
 from service.paces import NEVER, paced
+from service.stored import insert_thread
 from tables import each
 from waiting import until
 
 
 def test_the_check_before_a_tool_call_commits_nothing(database: Database) -> None:
-    values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0}
-    values |= {"created_at": 0, "updated_at": 0}
     with database.begin() as connection:
-        connection.execute(insert(threads).values(thread_id="t", **values))
+        insert_thread(connection, "t")
         lease = take_lease(connection, "t")
     commits: list[object] = []
     event.listen(database.engine, "commit", commits.append)
@@ -47,11 +46,6 @@ def test_the_check_before_a_tool_call_commits_nothing(database: Database) -> Non
 def write(database: Database, name: str) -> None:
     with database.begin() as connection:
         insert_thread(connection, name)
-
-
-def insert_thread(connection: Connection, name: str) -> None:
-    values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0, "created_at": 0}
-    connection.execute(insert(threads).values(thread_id=name, updated_at=0, **values))
 
 
 def stored(database: Database) -> set[str]:

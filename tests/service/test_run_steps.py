@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from sqlalchemy import delete, update
+from sqlalchemy import update
 
 from agent_factory import AgentMiddleware, Jump, create_agent, hook_config
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
 from agent_factory.service import NotFound, RunFailed, Service, ThreadBusy
 from agent_factory.service import service_threads as list_module
-from agent_factory.service.database import Database
 from agent_factory.service.steps import MOST_STEPS, Step, read_steps, steps_text
-from agent_factory.service.tables import runs, threads
+from agent_factory.service.tables import runs
 from agent_factory.service.usage import total
 from agent_factory.testing import ScriptedChatModel
 from samples import call_of, new_thread, pay
@@ -391,17 +389,6 @@ def test_threads_are_found_by_their_titles(sqlite_service: Service) -> None:
     for text, ids in {"it": {"a-1"}, "100": both, "100%": {"a-1"}, "a-": both, "-1": set()}.items():
         assert {one.id for one in sqlite_service.threads.search(text=text)} == ids
         assert sqlite_service.threads.count(text=text) == len(ids)
-
-
-def test_reindex_writes_titles_again(sqlite_service: Service, sqlite_url: str) -> None:
-    start(sqlite_service, ScriptedChatModel(["Hi."]))
-    sqlite_service.submit("desk", thread="t", message="Hello").result(WAIT)
-    with closing(Database(sqlite_url)) as database:
-        Tables(database).write(delete(threads))
-    with pytest.raises(NotFound):
-        sqlite_service.threads.get("t")
-    assert [*sqlite_service.reindex()]
-    assert sqlite_service.threads.get("t").title == "Hello"
 
 
 # Usage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -10,7 +11,6 @@ from uuid import uuid4
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from agent_factory import ToolRuntime, create_agent
@@ -60,14 +60,6 @@ def ask(question: str) -> str:
     return f"The person said {interrupt({'question': question})}."
 
 
-def graph() -> Any:
-    """A graph that this library has not built."""
-    builder = StateGraph(MessagesState)
-    builder.add_node("answer", lambda state: {"messages": [AIMessage("A plain graph.")]})
-    builder.add_edge(START, "answer")
-    return builder.compile()
-
-
 def tell(runtime: ToolRuntime[dict[str, str], Any]) -> str:
     """Tell the settings of the run."""
     config, user = runtime.config, runtime.context["user"]
@@ -86,32 +78,28 @@ def caller(name: str, *arguments: dict[str, Any], then: str) -> ScriptedChatMode
     return ScriptedChatModel([answer] * 1000)
 
 
-def add_agents(service: Service, journal: Journal) -> None:
-    options: dict[str, Any] = {"checkpointer": InMemorySaver()}
-    many = 1000
-    service.add("desk", make_desk(journal, calls=1, review=True))
-    service.add("echo", create_agent(ScriptedChatModel([echo] * many), **options))
-    service.add("fails", create_agent(ScriptedChatModel([fail] * many), **options))
-    service.add(
-        "asks", create_agent(caller("ask", {"question": "Why?"}, then="Thanks."), [ask], **options)
-    )
-    both = caller("ask", {"question": "Why?"}, {"question": "When?"}, then="Thanks.")
-    service.add("asks twice", create_agent(both, [ask], **options))
-    pair = caller("pay", {"euros": 1}, {"euros": 2}, then="Paid both.")
-    asks = HumanInTheLoopMiddleware({"pay": True})
-    service.add("pair", create_agent(pair, [pay], middleware=[asks], **options))
-    telling, asks = caller("tell", {}, then="Reported."), HumanInTheLoopMiddleware({"tell": True})
-    options["context_schema"] = dict
-    service.add("settings", create_agent(telling, [tell], middleware=[asks], **options))
-    service.add("stops", make_desk(journal, calls=1, interrupt_before=["model"]))
-    service.add("async", make_desk(journal, calls=1, review=True), asynchronous=True)
-
-
 @pytest.fixture(scope="module")
 def service(module_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service with a worker and several agents; tests have threads of their own."""
+
+    def agent(model: Any, *tools: Any, reviewed: str = "", **options: Any) -> Any:
+        stack = [HumanInTheLoopMiddleware({reviewed: True})] if reviewed else []
+        return create_agent(model, tools, middleware=stack, checkpointer=InMemorySaver(), **options)
+
+    why, when = {"question": "Why?"}, {"question": "When?"}
+    both = caller("pay", {"euros": 1}, {"euros": 2}, then="Paid both.")
+    tells = caller("tell", {}, then="Reported.")
+    desk = partial(make_desk, Journal(tmp_path_factory.mktemp("service") / "journal"), calls=1)
     with Service(module_url) as made:
-        add_agents(made, Journal(tmp_path_factory.mktemp("service") / "journal"))
+        made.add("desk", desk(review=True))
+        made.add("async", desk(review=True), asynchronous=True)
+        made.add("stops", desk(interrupt_before=["model"]))
+        made.add("echo", agent(ScriptedChatModel([echo] * 1000)))
+        made.add("fails", agent(ScriptedChatModel([fail] * 1000)))
+        made.add("asks", agent(caller("ask", why, then="Thanks."), ask))
+        made.add("asks twice", agent(caller("ask", why, when, then="Thanks."), ask))
+        made.add("pair", agent(both, pay, reviewed="pay"))
+        made.add("settings", agent(tells, tell, reviewed="tell", context_schema=dict))
         yield made
 
 
@@ -541,6 +529,8 @@ def test_metadata_are_noted_and_drop_no_message(service: Service, thread: str) -
     [
         ({"message": 3}, "`?message`?: must be a string, a message or a list of messages, got"),
         ({"message": "Hi", "busy": "wait"}, "must be one of 'queue', 'reject'"),
+        ({"message": "Hi", "waiting": "rollback"}, "waiting: must be one of"),
+        ({"message": "Hi", "by": ""}, "by: must be the name"),
         ({"message": "Hi", "stream": ["message"]}, "stream: must be one of .*got 'message'"),
         ({"message": "Hi", "stream": "updates"}, "stream: must be a list of modes, got str"),
         ({"message": "Hi", "priority": 5000}, "must be from -1000 to 1000, got 5000"),
@@ -576,13 +566,14 @@ def test_an_agent_or_a_run_that_does_not_exist(service: Service) -> None:
         ({"name": "echo"}, "'echo' is taken"),
         ({"agent": "desk"}, "must be a compiled agent, got str"),
         ({"late": "never"}, "must be one of 'reject', 'escalate', got 'never'"),
+        ({"waiting": "rollback"}, "waiting: must be one of"),
         ({"stream": ("updates", "message")}, "stream: must be one of .*got 'message'"),
         ({"stream": "updates"}, "stream: must be a list of modes, got str"),
         ({"review_within": "soon"}, "must be seconds or a string like '30m', '4h' or '2d'"),
     ],
 )
 def test_bad_agents(service: Service, options: Any, text: str) -> None:
-    given = {"name": "new", "agent": graph(), **options}
+    given = {"name": "new", "agent": create_agent(ScriptedChatModel([])), **options}
     with pytest.raises(ArgumentError, match=text):
         service.add(**given)
 

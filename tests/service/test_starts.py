@@ -9,7 +9,6 @@ import tomllib
 from importlib.metadata import PackageNotFoundError
 from itertools import product
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -30,10 +29,6 @@ from service.paces import QUICK
 from service.stored import Tables
 from tables import each
 from waiting import until
-
-
-def fail(*args: Any, **kwargs: Any) -> None:
-    raise RuntimeError("It fails.")
 
 
 def starts(url: str) -> None:
@@ -106,8 +101,7 @@ def test_a_server_whose_port_is_taken_ends_its_service(
 def test_a_worker_that_could_not_begin_again_tries_it_at_the_next_beat(
     url: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enter, failures = workers.Worker.enter, iter([fail])
-
+    enter, failures = workers.Worker.enter, iter([Mock(side_effect=RuntimeError)])
     with Service(url, pace=QUICK) as service:
         # What has begun under the lost id begins again.
         service.add("desk", create_agent(ScriptedChatModel(["Hello!"] * 9)))

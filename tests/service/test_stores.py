@@ -14,7 +14,6 @@ from uuid import uuid4
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import insert
 
 from agent_factory.middleware import (
     BudgetExceededError,
@@ -30,7 +29,7 @@ from agent_factory.service import Service, SharedLedger
 from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.leases import take_lease
-from agent_factory.service.tables import threads
+from service.stored import insert_thread
 
 # Effects
 
@@ -73,10 +72,8 @@ def effect_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Eff
     else:
         url: str = request.getfixturevalue(f"{request.param}_url")
         with closing(Database(url)) as database:
-            values = {"tenant": "", "agent": "", "status": "idle", "epoch": 0, "jobs": 0}
-            values |= {"created_at": 0, "updated_at": 0}
             with database.begin() as connection:
-                connection.execute(insert(threads).values(thread_id="t", **values))
+                insert_thread(connection, "t")
                 lease = take_lease(connection, "t")
             yield SharedEffects(database, lease)
 

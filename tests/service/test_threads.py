@@ -376,15 +376,6 @@ def test_a_message_is_submitted_while_the_database_restarts(
         assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
 
 
-def test_wrong_arguments(service: Service) -> None:
-    wrong: Any = {"waiting": "rollback"}
-    for options, text in ((wrong, "waiting: must be one of"), ({"by": ""}, "by: must be the name")):
-        with pytest.raises(ArgumentError, match=text):
-            service.submit("desk", message="Hi", **options)
-    with pytest.raises(ArgumentError, match="waiting: must be one of"):
-        service.add("other", desk(), **wrong)
-
-
 def test_the_last_words_of_a_thread_are_those_of_its_last_message(service: Service) -> None:
     ask(service, "words")
     service.submit("desk", thread="words", message="and then?", waiting="queue")

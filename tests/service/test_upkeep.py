@@ -22,7 +22,7 @@ from agent_factory.middleware import (
     OnceMiddleware,
     idempotency_key,
 )
-from agent_factory.service import AlreadyDecided, AlreadyExists, NotFound, Pace, Service
+from agent_factory.service import AlreadyDecided, AlreadyExists, Crons, NotFound, Pace, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.runner import Runner
@@ -99,8 +99,8 @@ def test_the_tables_are_written_again(service: Service, tables: Tables) -> None:
     assert [(one.id, one.args, one.tenant) for one in after] == [
         (one.id, one.args, one.tenant) for one in before
     ]
-    statuses = {one.id: one.status for one in service.threads.search()}
-    assert statuses == {"t-1": "waiting", "t-2": "idle"}
+    indexed = {one.id: (one.status, one.title) for one in service.threads.search()}
+    assert indexed == {"t-1": ("waiting", "Pay."), "t-2": ("idle", "Pay.")}
     service.decide(wait.id, "approve", by="ann").result(WAIT)
     check_history(service.threads.state("t-1").values["messages"], ["m-1"])
     service.submit("desk", thread="t-2", message="Again.", message_id="m-2").result(WAIT)
@@ -392,39 +392,23 @@ def test_assistants(service: Service) -> None:
     assert assistants.create("desk", assistant="a-1").version == 1
 
 
-def test_crons(service: Service) -> None:
-    crons = service.crons("acme")
-    cron = crons.create(
-        "0 3 * * *", agent="desk", assistant="desk", options={"message": "Hi"}, by="ann"
-    )
-    assert (crons.get(cron.id), service.crons().search()) == (cron, [])
-    changed = crons.change(cron.id, enabled=False, metadata={"a": [1]})
-    assert (changed.next_at, changed.metadata) == (None, {"a": [1]})
-    assert crons.count(metadata={"a": [1]}, enabled=False) == 1
-    assert crons.change(cron.id, enabled=True).next_at is not None
-    assert [schedule.name for schedule in service.schedules()] == [cron.id]
-    crons.delete(cron.id)
-    with pytest.raises(NotFound):
-        crons.get(cron.id)
-    assert service.schedules() == []
+def create_cron(crons: Crons, schedule: str = "0 3 * * *", **options: Any) -> Any:
+    message = {"message": "Hi"}
+    whom: Any = {"agent": "desk", "assistant": "desk", "by": "ann"}
+    return crons.create(schedule, options=message, **whom, **options)
 
 
 def test_crons_are_sorted_and_paged(service: Service) -> None:
     crons = service.crons()
     ids = [
-        crons.create(
-            f"{minute} * * * *",
-            agent="desk",
-            assistant="desk",
-            options={},
-            by="ann",
-            ends_at=ends_at,
-            metadata={"tags": [minute]},
-        ).id
-        for minute, ends_at in enumerate([None, 5e9, 4e9, 6e9])
+        create_cron(crons, f"{minute} * * * *", ends_at=ends, metadata={"tags": [minute]}).id
+        for minute, ends in enumerate([None, 5e9, 4e9, 6e9])
     ]
     service.schedule("nightly", "0 3 * * *", agent="desk", message="Hi")  # is not a cron
     assert {cron.id for cron in crons.search()} == {*ids}
+    assert service.crons("acme").search() == []
+    with pytest.raises(NotFound):
+        service.crons("acme").get(ids[0])
     by_end = [crons.search(sort_by="ends_at", limit=1, offset=at)[0].id for at in range(4)]
     assert by_end == [ids[3], ids[1], ids[2], ids[0]]
     rising = crons.search(sort_by="ends_at", descending=False)
@@ -432,25 +416,18 @@ def test_crons_are_sorted_and_paged(service: Service) -> None:
     assert (crons.count(), crons.count(metadata={"tags": [2]})) == (4, 1)
 
 
-def create_cron(service: Service, _: str) -> None:
-    service.crons().create(
-        "* * * * * *", agent="desk", assistant="desk", options={"message": "Hi"}, by="ann"
-    )
+ACTS: dict[str, Callable[[Crons, str], object]] = {
+    "create": lambda crons, id: create_cron(crons, "* * * * * *"),
+    "change": lambda crons, id: crons.change(id, enabled=True, schedule="* * * * * *"),
+    "delete": lambda crons, id: crons.delete(id),
+}
 
 
-def change_cron(service: Service, cron: str) -> None:
-    service.crons().change(cron, enabled=True, schedule="* * * * * *")
-
-
-def delete_cron(service: Service, cron: str) -> None:
-    service.crons().delete(cron)
-
-
-@pytest.mark.parametrize("act", [create_cron, change_cron, delete_cron])
+@pytest.mark.parametrize("act", ACTS)
 def test_a_process_that_dies_between_two_statements_leaves_a_cron_that_runs_or_none(
-    service: Service, backend: Backend, act: Callable[[Service, str], None]
+    service: Service, backend: Backend, act: str
 ) -> None:
-    left = 0
+    left, crons = 0, service.crons()
 
     def die(*_: object) -> None:
         nonlocal left
@@ -461,16 +438,14 @@ def test_a_process_that_dies_between_two_statements_leaves_a_cron_that_runs_or_n
     event.listen(backend.database.engine, "before_execute", die)
     for number in range(1, 100):
         left = 0
-        for cron in service.crons().search():
-            service.crons().delete(cron.id)
-        cron = service.crons().create(
-            "0 3 * * *", agent="desk", assistant="desk", options={}, by="ann", enabled=False
-        )
+        for cron in crons.search():
+            crons.delete(cron.id)
+        cron = create_cron(crons, enabled=False)
         left = number
         with suppress(KilledWorker):
-            act(service, cron.id)
+            ACTS[act](crons, cron.id)
         has_ended, left = left > 0, 0
-        enabled = {cron.id for cron in service.crons().search(enabled=True)}
+        enabled = {cron.id for cron in crons.search(enabled=True)}
         assert {schedule.name for schedule in service.schedules()} == enabled
         if has_ended:
             break

@@ -24,20 +24,12 @@ def streamed(chunks: Any) -> Any:
     return whole
 
 
-async def _astreamed(model: Any, input: Any) -> Any:
-    return streamed([chunk async for chunk in model.astream(input)])
-
-
-@pytest.fixture(params=["invoke", "ainvoke", "stream", "astream"])
-def say(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(params=["invoke", "stream"])
+def say(request: pytest.FixtureRequest, sync_or_async: Any) -> Any:
     """Ask a model once, in each of the four ways."""
-    ways = {
-        "invoke": lambda model, input: model.invoke(input),
-        "ainvoke": lambda model, input: asyncio.run(model.ainvoke(input)),
-        "stream": lambda model, input: streamed(model.stream(input)),
-        "astream": lambda model, input: asyncio.run(_astreamed(model, input)),
-    }
-    return ways[request.param]
+    if request.param == "invoke":
+        return sync_or_async.invoke
+    return lambda *arguments: streamed(sync_or_async.stream(*arguments))
 
 
 # --- steps ----------------------------------------------------------------------------------------

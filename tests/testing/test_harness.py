@@ -368,6 +368,9 @@ class Good(AgentMiddleware):
 
     async def aafter_model(self, state: Any, runtime: Any) -> None: ...
 
+    def around_agent(self, state: Any, resumed: bool) -> Any:
+        return (yield state)
+
     def around_model(self, request: Any) -> Any:
         return (yield request)
 
@@ -458,6 +461,26 @@ class Confusing(AgentMiddleware):
         return ToolMessage("Done.", tool_call_id="another")
 
 
+class NeverGoesOn(AgentMiddleware):
+    def around_agent(self, state: Any, resumed: bool) -> Any:
+        if resumed:
+            raise KeyError("gone")
+        return (yield state)
+
+
+class InPlace(AgentMiddleware):
+    def around_agent(self, state: Any) -> Any:
+        state["messages"][-1].content = "other"
+        return (yield state)
+
+
+class LeavesCalls(AgentMiddleware):
+    def around_agent(self, state: Any) -> Any:
+        yield state
+        call = {"name": "search", "args": {}, "id": "call_9"}
+        return {"messages": [AIMessage("", tool_calls=[call])]}
+
+
 @each(
     "make, law, words",
     [
@@ -478,6 +501,9 @@ class Confusing(AgentMiddleware):
         (Cutting, "keeps_histories_valid", r"Cutting.before_model: messages\[1\] calls search"),
         (Ends, "keeps_histories_valid", r"nothing answers it before the end"),
         (Confusing, "keeps_histories_valid", r"nothing answers it before the end|'another'"),
+        (NeverGoesOn, "passes_interrupts", r"NeverGoesOn.around_agent: it could not go on after"),
+        (InPlace, "leaves_states_alone", r"InPlace.around_agent: it changed its messages"),
+        (LeavesCalls, "keeps_histories_valid", r"LeavesCalls.around_agent"),
     ],
 )
 def test_a_broken_law_says_which_where_and_on_what(make: Any, law: str, words: str) -> None:
@@ -604,43 +630,3 @@ def test_without_hypothesis_the_error_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(ImportError, match="the extra `testing`"):
         strategies.messages()
-
-
-class _AroundRun(AgentMiddleware[Any, Any]):
-    def around_agent(self, state: Any, resumed: bool) -> Any:
-        return (yield state)
-
-
-class _NeverGoesOn(_AroundRun):
-    def around_agent(self, state: Any, resumed: bool) -> Any:
-        if resumed:
-            raise KeyError("gone")
-        return (yield state)
-
-
-class _WritesInPlace(_AroundRun):
-    def around_agent(self, state: Any, resumed: bool) -> Any:
-        state["messages"][-1].content = "other"
-        return (yield state)
-
-
-class _LeavesCalls(_AroundRun):
-    def around_agent(self, state: Any, resumed: bool) -> Any:
-        yield state
-        call = {"name": "search", "args": {}, "id": "call_9"}
-        return {"messages": [AIMessage("", tool_calls=[call])]}
-
-
-@each(
-    "kind, words",
-    [
-        (_NeverGoesOn, "passes_interrupts: _NeverGoesOn.around_agent: it could not go on after a"),
-        (_WritesInPlace, "leaves_states_alone: _WritesInPlace.around_agent: it changed its mess"),
-        (_LeavesCalls, "keeps_histories_valid: _LeavesCalls.around_agent"),
-    ],
-)
-def test_a_layer_around_a_run_keeps_the_laws_too(kind: Any, words: str) -> None:
-    check_middleware(_AroundRun, max_examples=3)
-    with pytest.raises(LawViolation) as broken:
-        check_middleware(kind, laws=[words.partition(":")[0]], max_examples=5)
-    assert words in str(broken.value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import string
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +23,6 @@ from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.testing import (
     CassetteError,
     CassetteMismatch,
-    Divergence,
     ReplayedError,
     Reply,
     ScriptedChatModel,
@@ -324,18 +323,12 @@ def build(model: Any, stack: list[Any]) -> Any:
     return create_agent(model, [add_tool], middleware=stack)
 
 
-@pytest.fixture(params=["sync", "async"])
-def compare(request: pytest.FixtureRequest, path: Path) -> Any:
+@pytest.fixture
+def compare(sync_or_async: Any, path: Path) -> Any:
     """Run a recorded agent without middleware again with some."""
     build(record(ScriptedChatModel([CALL, "It is 3."]), path), []).invoke(ASKED)
-
-    def run(stack: list[Any], old: tuple[Any, ...] = ()) -> Divergence | None:
-        args: Any = (path, build, ASKED)
-        if request.param == "sync":
-            return replay_with(*args, recorded=old, middleware=stack)
-        return asyncio.run(areplay_with(*args, recorded=old, middleware=stack))
-
-    return run
+    both = partial(sync_or_async.call, replay_with, areplay_with, path, build, ASKED)
+    return lambda stack, old=(): both(recorded=old, middleware=stack)
 
 
 @pytest.mark.parametrize("stack", [[], [Idle()]])

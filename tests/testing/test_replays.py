@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import partial
 from html import unescape
 from pathlib import Path
 from threading import Event
@@ -34,7 +35,6 @@ from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.factory.agent import model_of
 from agent_factory.testing import (
     PatternError,
-    ReplayedRun,
     ReplayUsage,
     ReplayVerdict,
     Reply,
@@ -94,16 +94,10 @@ def nothing_ran() -> None:
     ran.clear()
 
 
-@pytest.fixture(params=["sync", "async"])
-def replay_one(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture
+def replay_one(sync_or_async: Any) -> Any:
     """Replays one recording, sync or async."""
-    if request.param == "sync":
-        return replay_recording
-
-    def one(*args: Any, **options: Any) -> ReplayedRun:
-        return asyncio.run(areplay_recording(*args, **options))
-
-    return one
+    return partial(sync_or_async.call, replay_recording, areplay_recording)
 
 
 def recorded(path: Path, script: list[Any] | None = None, *stack: Any, **options: Any) -> Path:

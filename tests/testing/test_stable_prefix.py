@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from typing import Annotated, Any
 
@@ -74,14 +74,10 @@ def built(*middleware: Any, steps: Any = None, **options: Any) -> Any:
     return create_agent(Named(steps=steps or answers()), middleware=list(middleware), **options)
 
 
-@pytest.fixture(params=["sync", "async"])
-def check(request: pytest.FixtureRequest) -> Callable[..., None]:
+@pytest.fixture
+def check(sync_or_async: Any) -> Callable[..., None]:
     """Call `assert_stable_prefix`, or `aassert_stable_prefix`."""
-
-    def acheck(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(aassert_stable_prefix(*args, **kwargs))
-
-    return assert_stable_prefix if request.param == "sync" else acheck
+    return partial(sync_or_async.call, assert_stable_prefix, aassert_stable_prefix)
 
 
 def changes(check: Any, agent: Any, turns: Iterable[Any] = TURNS, **options: Any) -> list[str]:

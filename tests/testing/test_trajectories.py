@@ -484,12 +484,10 @@ def test_what_is_not_a_run_or_not_a_pattern_is_refused() -> None:
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     for content, why in (
-        (b"", "is not a cassette"),
-        (b"\xff\xfe", "cannot be read"),
-        (b"{}\n", "is not a cassette"),
-        (b'{"outcome": "passed", "hook": "x"}\n', "run.jsonl:1: is not a decision"),
+        ("{}\n", "is not a cassette"),
+        ('{"outcome": "passed", "hook": "x"}\n', "run.jsonl:1: is not a decision"),
     ):
-        path.write_bytes(content)
+        path.write_text(content)
         with pytest.raises(CassetteError, match=why):
             assert_trajectory(path, "search")
     with DecisionFile(path := tmp_path / "torn.jsonl") as file:
