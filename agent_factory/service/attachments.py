@@ -19,10 +19,7 @@ def attachments_of(
 ) -> frozenset[Attachment]:
     """The kinds of files in messages to an agent.
 
-    Args:
-        agent: The agent.
-        attachments: The kinds. None takes the kinds in the profile of its model; none without a
-            profile.
+    None takes the kinds in the profile of the model; none without a profile.
 
     Raises:
         ArgumentError: `attachments` is not a list of kinds.

@@ -46,14 +46,7 @@ MOST_ATTEMPTS = 3
 
 
 class SharedJobs:
-    """Store of the background jobs of one run.
-
-    Args:
-        backend: The parts of the service.
-        lease: The lease of the run's thread.
-        run: The row of the run.
-        worker: The id of the worker.
-    """
+    """Store of the background jobs of one run."""
 
     def __init__(self, backend: Backend, lease: Lease, run: Row[Any], worker: str) -> None:
         self._backend, self._lease, self._run, self._worker = backend, lease, run, worker
@@ -74,11 +67,8 @@ class SharedJobs:
     ) -> Literal["begun", "known", "full"]:
         """Store a job that begins now, unless a worker has begun the job for this run before.
 
-        Args:
-            id: The id of the job.
-            lost: The message to send if the worker ends before the job.
-            most: The most jobs of the thread.
-            call: The call from which another worker may begin the job again; None allows no repeat.
+        If the worker ends first, the message `lost` is sent; with a `call`, another worker may
+        begin the job again. A thread has at most `most` jobs.
 
         Raises:
             ArgumentError: The call cannot be stored for another worker.
@@ -110,12 +100,7 @@ class SharedJobs:
         return "begun"
 
     def keeps(self, id: str, attempt: int | None = None) -> bool:
-        """Return False if a job has ended or was dropped: it must have no more effects.
-
-        Args:
-            id: The id of the job.
-            attempt: The attempt that asks; False also if another worker has begun the job again.
-        """
+        """Return False if a job or its attempt has ended or was dropped: no effects follow."""
         query = select(background_jobs.c.id).where(background_jobs.c.id == self._id(id))
         if attempt is not None:
             query = query.where(background_jobs.c.attempt == attempt)
@@ -143,15 +128,7 @@ class SharedJobs:
 
 
 def _dumped(call: BackgroundCall, channels: Mapping[str, object]) -> bytes:
-    """Serialize the call of a job.
-
-    Args:
-        call: The call.
-        channels: The channels of the agent's state.
-
-    Raises:
-        ArgumentError: A value cannot be stored.
-    """
+    """Serialize the call of a job; ArgumentError names a value that cannot be stored."""
     states = {
         # Untracked values stay out of databases: a resumed thread has none, either.
         name: {k: v for k, v in state.items() if not isinstance(channels.get(k), UntrackedValue)}
@@ -187,16 +164,7 @@ def drop_jobs(connection: Connection, those: ColumnElement[bool]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LostJob:
-    """A job of a worker that has ended, for this worker to begin again.
-
-    Args:
-        backend: The parts of the service.
-        jobs: The store of its thread, which gets its result.
-        call: The call.
-        run: The row of the run that began the job.
-        attempt: The number of the attempt, from 1.
-        seconds: The rest of the job's time.
-    """
+    """A job of a worker that has ended, to begin again here within the rest of its time."""
 
     backend: Backend
     jobs: SharedJobs
@@ -241,11 +209,6 @@ def take_lost_jobs(backend: Backend, worker: str, most: int) -> list[LostJob]:
 
     A job whose thread is locked comes later, as in `ThreadQueue.take_over`. A job whose agent or
     tool is missing here is left to another worker.
-
-    Args:
-        backend: The parts of the service.
-        worker: The worker.
-        most: The most jobs to take.
     """
     of_job = background_jobs.c.run == runs.c.run_id
     query = select(background_jobs.c.id, background_jobs.c.thread_id, background_jobs.c.attempt)
@@ -302,10 +265,7 @@ def hand_over(connection: Connection, worker: str) -> None:
 
 
 def report_lost_jobs(backend: Backend) -> int:
-    """Report each lost job to its thread, except repeatable jobs; return the number of reports.
-
-    A job whose thread is locked comes later, as in `ThreadQueue.take_over`.
-    """
+    """Report each lost job to its thread, except repeatable jobs; return the number of reports."""
     lost = select(background_jobs).where(_IS_LOST, ~_may_be_repeated(backend))
     with backend.database.read() as connection:
         rows = connection.execute(lost).all()

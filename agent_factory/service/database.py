@@ -177,11 +177,7 @@ class Database:
             yield connection
 
     def create(self) -> None:
-        """Create the tables of an empty database: of the service, of checkpoints and of the store.
-
-        Raises:
-            DatabaseVersionError: This code does not work with the version of the tables.
-        """
+        """Create the tables of an empty database: service, checkpoints and store."""
         with self._tables_alone() as driver:
             # Not `begin`, which waits for this.
             with explained(), self.writing.begin() as connection:
@@ -204,20 +200,9 @@ class Database:
             PostgresStore(driver).setup()
 
     def upgrade(self, report: Callable[[int, int, int], None] = lambda *_: None) -> Upgrade:
-        """Take the steps from the version of the tables to the version of this code.
+        """Take the steps to the version of this code, as `Operations.upgrade`.
 
-        An interrupted step leaves nothing. Two processes that upgrade at once take each step once.
         An empty database gets its tables.
-
-        Args:
-            report: Gets the progress of a step: its version, the done part, and the whole.
-
-        Returns:
-            The missing steps before the upgrade.
-
-        Raises:
-            ServiceError: Running workers do not work with the new tables.
-            DatabaseVersionError: The tables are newer than this code.
         """
         upgrade = self.pending_upgrade()
         with self._tables_alone(RETRY_SECONDS):  # large tables take their time
@@ -240,9 +225,6 @@ class Database:
         """Hold off other processes that create or upgrade tables, with a connection of the driver.
 
         The connection commits each statement.
-
-        Args:
-            seconds: The longest time to wait for these processes; None is half a minute.
         """
         seconds = _LOCK_SECONDS if seconds is None else seconds
         if self.is_sqlite:
@@ -441,9 +423,7 @@ class _Attempts(Retrying):
 def attempts(seconds: float, sleep: Callable[[float], None] = time.sleep) -> Retrying:
     """Attempts at work while the database is not available, with waits from 0.1 to 5 seconds.
 
-    Args:
-        seconds: The time since the first attempt after which the last begins.
-        sleep: Waits between two attempts.
+    The last attempt begins `seconds` after the first.
     """
     return _Attempts(
         # Within a run, `aborting` raises DatabaseLost in place of DatabaseUnavailable.

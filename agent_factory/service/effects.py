@@ -18,21 +18,13 @@ class SharedEffects:
     """Store of effects for one run, for an OnceMiddleware without a `store`.
 
     The transaction of the start of a tool checks the lease of the run.
-
-    Args:
-        database: The database.
-        lease: The lease of the run's thread.
     """
 
     def __init__(self, database: Database, lease: Lease) -> None:
         self._database, self._lease = database, lease
 
     def begin(self, effect: Effect) -> Effect | None:
-        """Insert a record if its key is new, or return the existing one.
-
-        Raises:
-            LeaseLost: The run has lost its thread, so the tool must not start.
-        """
+        """Insert a record if its key is new, or return the existing one, under the lease."""
         new = self._database.insert(effects).values(**asdict(effect)).on_conflict_do_nothing()
         query = select(effects).where(effects.c.key == effect.key)
         with aborting():

@@ -42,11 +42,6 @@ class EventLog:
 
     One thread writes the events of all runs: the events of `Pace.gather` seconds in one
     transaction. The last events of a run are written in the transaction with its outcome.
-
-    Args:
-        database: The database.
-        signals: Wake readers.
-        pace: The time for which events are gathered.
     """
 
     def __init__(self, database: Database, signals: Signals, pace: Pace) -> None:
@@ -67,11 +62,7 @@ class EventLog:
     # Writing
 
     def add(self, job: str, part: Mapping[str, object]) -> None:
-        """Write a part of a job's stream, soon.
-
-        Raises:
-            ArgumentError: The part cannot be stored.
-        """
+        """Write a part of a job's stream, soon; ArgumentError if the part cannot be stored."""
         # Here and not in the thread that writes: there, an error would concern all runs.
         data = dump_part(part)
         with self._lock:
@@ -102,13 +93,7 @@ class EventLog:
     def _write(
         self, connection: Connection, parts: Mapping[str, Sequence[bytes]], news: News | None = None
     ) -> None:
-        """Write parts of jobs, and wake readers after the commit.
-
-        Args:
-            connection: The transaction.
-            parts: The parts by their jobs.
-            news: Further news for waiting threads.
-        """
+        """Write parts by their jobs, and wake readers after the commit, also for further news."""
         rows = [{"job": job, "data": dump(of_job)} for job, of_job in parts.items()]
         connection.execute(self._insert, rows)
         self.signals.send(connection, {"events": [*parts], **(news or {})})
@@ -121,14 +106,7 @@ class EventLog:
         outcome: Mapping[str, object],
         last_parts: Sequence[Mapping[str, object]] = (),
     ) -> Iterator[Connection]:
-        """A transaction that ends a job, together with its last events.
-
-        Args:
-            job: The job.
-            run: The run of the job: its callers are woken.
-            outcome: The data of the last event.
-            last_parts: Parts of the stream before the last event.
-        """
+        """A transaction that ends a job, with its last events, and wakes the callers of the run."""
         parts = self._take(job)
         end = [*map(dump_part, last_parts), dump({"type": "end", "ns": (), "data": outcome})]
         try:
@@ -191,12 +169,8 @@ class EventLog:
     ) -> Iterator[tuple[int, list[dict[str, Any]]] | Moment]:
         """Rows of a job after a row: their numbers and their parts.
 
-        A moment stands for no news: the caller waits for the next signal.
-
-        Args:
-            job: The job.
-            after: The number of a row; 0 for all.
-            has_ended: Called once in `Pace.wake`: whether the job writes no more rows.
+        A moment stands for no news: the caller waits for the next signal. Once in `Pace.wake`,
+        `has_ended` is asked whether the job writes no more rows.
         """
         checked_at = time.monotonic()
         while True:

@@ -70,11 +70,7 @@ class Lease:
 
 
 def take_lease(connection: Connection, thread_id: str, **values: object) -> Lease:
-    """Take the lease from any holder, and set columns of the thread's row.
-
-    Raises:
-        LookupError: There is no such thread.
-    """
+    """Take the lease from any holder, and set columns of the thread's row."""
     statement = (
         update(threads)
         .where(threads.c.thread_id == thread_id)

@@ -36,13 +36,7 @@ def contains(value: object, part: object) -> bool:
 def has_metadata(
     connection: Connection, column: ColumnElement[object], metadata: Mapping[str, object]
 ) -> ColumnElement[bool]:
-    """Condition that a column with metadata contains JSON, as `contains` defines it.
-
-    Args:
-        connection: The connection that the query uses.
-        column: The column.
-        metadata: The JSON.
-    """
+    """Condition that a column with metadata contains JSON, as `contains` defines it."""
     part = json.dumps(dict(metadata))
     if connection.dialect.name == "sqlite":
         # By Python: SQLite's own functions for JSON take neither each key nor each number.

@@ -21,12 +21,7 @@ OnWait = Callable[[Wait], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Due call of `on_wait`.
-
-    Args:
-        wait: The wait.
-        attempt: The number of this attempt, from 1.
-    """
+    """Due call of `on_wait`, with the number of this attempt, from 1."""
 
     wait: Wait
     attempt: int

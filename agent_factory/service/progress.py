@@ -19,12 +19,7 @@ _START = "Start one: agent-factory worker MODULE:SERVICE, or service.start()."
 
 
 class Progress:
-    """Notices for one caller of a run, who goes on waiting.
-
-    Args:
-        backend: The parts of the service.
-        run: The id of the run.
-    """
+    """Notices for one caller of a run, who goes on waiting."""
 
     def __init__(self, backend: Backend, run: str) -> None:
         self._backend, self._run = backend, run

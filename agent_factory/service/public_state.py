@@ -25,8 +25,7 @@ _OF_THE_SERVICE = ("agent_factory_", "traceparent")
 class PublicState:
     """Keeps private keys out of streams and states: only keys of the output schema are shown.
 
-    Args:
-        graph: The agent. Graphs that are nodes have their own schemas.
+    Graphs that are nodes have their own schemas.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -53,12 +52,7 @@ class PublicState:
         return _shown(values, self._keys[()])
 
     def of_snapshot(self, snapshot: StateSnapshot, nodes: tuple[str, ...] = ()) -> StateSnapshot:
-        """A state of the agent, without private keys.
-
-        Args:
-            snapshot: The state.
-            nodes: The nodes that lead to the graph of the state.
-        """
+        """A state of the graph to which some nodes lead, without private keys."""
         keys = self._keys.get(nodes, _ANSWER)
         tasks = tuple(
             task._replace(

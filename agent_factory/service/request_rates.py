@@ -16,29 +16,14 @@ WINDOW_SECONDS = 60.0
 
 
 class RequestRates:
-    """Rates of requests by key. A count is one statement.
-
-    Args:
-        database: The database that the processes share.
-    """
+    """Rates of requests by key, over all processes of a database. A count is one statement."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock, self._forgets_at = Lock(), 0.0
 
     def take(self, key: str, number: int, per_minute: int) -> float:
-        """Count requests; nothing is counted if they are too many.
-
-        As many as there are in a minute may come at once; then they have to come evenly.
-
-        Args:
-            key: Who makes them.
-            number: How many; at most `per_minute`.
-            per_minute: The most within a minute.
-
-        Returns:
-            The seconds until that many may come: 0.0 if they were counted.
-        """
+        """Count requests, or return the seconds to wait, as `Service.take_requests`."""
         # Rows of those who have made no request for a minute are deleted once a minute.
         with self._lock:
             forgets = time.monotonic() >= self._forgets_at

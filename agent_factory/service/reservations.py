@@ -43,16 +43,10 @@ _UNLOCKED = (
 
 
 def expire_reservations(database: Database, *, skip_locked: bool = False) -> int:
-    """Give back reservations of calls that took too long, or whose worker is dead.
+    """Give back reservations of calls that took too long, or whose worker is dead; count them.
 
-    A call that ends later records its cost.
-
-    Args:
-        database: The database of a service, or of ledgers.
-        skip_locked: Whether reservations that another transaction has locked are left out.
-
-    Returns:
-        The number of reservations that were given back.
+    A call that ends later records its cost. With `skip_locked`, rows that another transaction has
+    locked are left out.
     """
     # A process without a worker has no heartbeat: only the time limits its reservations.
     is_orphan = reservations.c.owner.is_not(None) & reservations.c.owner.not_in(

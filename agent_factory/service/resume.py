@@ -11,11 +11,7 @@ from agent_factory.review import Judgement, Pending, PendingCall, judge_answer
 
 
 def whole_decision(decision: object, **parts: object) -> Any:
-    """A decision with the parts that were passed as arguments.
-
-    Raises:
-        ArgumentError: The decision has one of the parts, too.
-    """
+    """A decision with the parts that were passed as arguments; ArgumentError for a part twice."""
     whole = {"type": decision} if isinstance(decision, str) else decision
     present = {name: part for name, part in parts.items() if part is not None}
     if not isinstance(whole, Mapping):
@@ -27,11 +23,9 @@ def whole_decision(decision: object, **parts: object) -> Any:
 
 
 def decisions_of(pending: Pending, value: object) -> dict[str, Any]:
-    """Decisions by the digests of the calls, as they came in: the inbox judges them.
+    """Decisions by the digests of the waiting calls, as they came in: the inbox judges them.
 
-    Args:
-        pending: The waits of the thread.
-        value: The answer to the interrupt; for several interrupts, a mapping of ids to answers.
+    The value is the answer to the interrupt, or a mapping of ids to answers.
 
     Raises:
         ArgumentError: The value does not name the interrupt.

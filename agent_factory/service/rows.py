@@ -11,13 +11,7 @@ T = TypeVar("T")
 
 
 def read_row(kind: type[T], row: Row[Any], **computed: Any) -> T:
-    """A dataclass whose fields are columns of a row, by their names.
-
-    Args:
-        kind: The dataclass.
-        row: The row.
-        computed: Values of other fields, or in place of columns.
-    """
+    """A dataclass whose fields are columns of a row, by their names, except for computed values."""
     columns = row._mapping
     names = [field.name for field in fields(kind) if field.name not in computed]  # type: ignore[arg-type]
     return kind(**{name: columns[name] for name in names}, **computed)

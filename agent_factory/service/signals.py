@@ -46,23 +46,14 @@ _ALL: News = dict.fromkeys(get_args(Topic), ())
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment between two signals.
-
-    Args:
-        place: The key of the counter.
-        count: The number of earlier signals.
-    """
+    """A moment between two signals: the key of their counter, and the number of earlier signals."""
 
     place: Place
     count: int
 
 
 class Signals:
-    """Signals of a service, in one process.
-
-    Args:
-        database: The database of the service.
-    """
+    """Signals of a service, in one process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -101,9 +92,7 @@ class Signals:
     def now(self, topic: Topic, about: str | None = None) -> Moment:
         """This moment, for `wait`: a signal that comes before the wait is not missed.
 
-        Args:
-            topic: The subject of the signals.
-            about: The run or the job; None counts only signals about all runs or jobs.
+        Without a run or a job, only signals about all of them count.
         """
         self._listen()
         return self.moment(topic, about)

@@ -37,12 +37,8 @@ class TenantStore(BaseStore):
     """Store of a tenant, across threads, for agents and clients.
 
     Each batch is one transaction. The namespaces of a tenant begin with a label of the tenant,
-    which callers do not see. Items have no index for semantic search and no time to live.
-
-    Args:
-        database: The database.
-        tenant: The tenant.
-        in_run: Whether a run uses the store: a run aborts if the database is not available.
+    which callers do not see. Items have no index for semantic search and no time to live. A run
+    aborts if the database is not available.
     """
 
     def __init__(self, database: Database, tenant: str, *, in_run: bool = False) -> None:
@@ -51,11 +47,7 @@ class TenantStore(BaseStore):
         self._label = f"tenant-{tenant.encode().hex()}"
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations in one transaction.
-
-        Raises:
-            ArgumentError: The databases cannot store a namespace, a key, a value or a filter.
-        """
+        """Carry out operations in one transaction; ArgumentError for impossible values."""
         operations = [self._placed(op) for op in ops]
         with aborting() if self._in_run else nullcontext(), self._opened() as store:
             return [self._bare(result) for result in store.batch(operations)]

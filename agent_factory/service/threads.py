@@ -105,15 +105,7 @@ def found_threads(
     text: str | None = None,
     archived: bool | None = None,
 ) -> Select[Any]:
-    """A query for threads.
-
-    Args:
-        connection: The connection that the query uses.
-        filters: The value of a column, or several values; None takes all.
-        metadata: JSON that the metadata of the threads contain.
-        text: Part of the title, or beginning of the id.
-        archived: Whether the threads are archived; None takes all.
-    """
+    """A query for threads, with filters by columns, as `ServiceThreads.search` has them."""
     query = select(threads)
     by_id = filters.get("thread_id") is not None
     for name, choice in filters.items():
@@ -158,12 +150,7 @@ def insert_thread(
     agent: str = "",
     epoch: int | None = None,
 ) -> Row[Any]:
-    """The row of a thread, locked; a missing thread is created with these arguments.
-
-    Raises:
-        NotFound: Another tenant has the thread.
-        ArgumentError: The id is too long.
-    """
+    """The row of a thread, locked; a missing thread is created with these arguments."""
     if len(thread) > _LONGEST_ID:
         raise ArgumentError(
             "thread", f"must have at most {_LONGEST_ID} characters, got {len(thread)}."
@@ -184,11 +171,7 @@ def insert_thread(
 
 
 def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Row[Any]:
-    """The row of a thread, locked until the transaction ends.
-
-    Raises:
-        NotFound: The tenant has no such thread.
-    """
+    """The row of a thread, locked until the transaction ends; NotFound as in `of_tenant`."""
     return of_tenant(lock_thread(connection, thread), thread, tenant)
 
 
@@ -211,14 +194,6 @@ def change_state(
     """Write to the state of a thread on which no run works, under a lease.
 
     The waits of the thread are withdrawn; the waits of the new state take their place.
-
-    Args:
-        backend: The parts of the service.
-        thread: The thread.
-        supersteps: The updates, as LangGraph's `bulk_update_state` takes them.
-        checkpoint: The checkpoint that the new state is based on; None takes the newest.
-        tenant: The tenant of the caller.
-        by: Who writes, for the audit.
     """
     agent = backend.agent_of(thread, tenant)
     with backend.database.begin() as connection:

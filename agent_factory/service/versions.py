@@ -24,9 +24,6 @@ SQLITE_SINCE = (3, 35, 0)
 def check_versions(*, sqlite: bool) -> None:
     """Refuse versions that would mix the items of tenants, or that lack RETURNING.
 
-    Args:
-        sqlite: Whether the database is SQLite, and not Postgres.
-
     Raises:
         ServiceError: A version is too old, or the package of the store is missing.
     """

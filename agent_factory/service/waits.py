@@ -105,14 +105,8 @@ def write_waits(
 ) -> None:
     """Write the waits of a thread; each attempt of a job writes the same rows.
 
-    Args:
-        connection: The transaction.
-        database: The database.
-        agent: The agent, which has the longest time of a review.
-        work: The job that led to the waits, or a job in its place.
-        waiting_for: The waits.
-        place: The id of the `job`, and the `checkpoint_id`; of a run that pauses now, its `usage`,
-            its `steps` and the agent's `plan`, too.
+    `place` has the id of the `job` and the `checkpoint_id`; of a run that pauses now, its `usage`,
+    its `steps` and the agent's `plan`, too.
     """
     calls: list[dict[str, object]] = [
         {
@@ -175,13 +169,6 @@ def unused_decisions(
     Each call is a task. Of the tasks of a dead worker, some have stored the outcome of their
     decision. A task that has raised another interrupt has taken its decision, also if the next
     question is the same: another reviewer may ask it.
-
-    Args:
-        database: The database.
-        thread: The thread.
-        job: The job.
-        waiting_for: The waits of the thread.
-        decisions: The decisions of the job.
     """
     query = select(questions.c.interrupt_id)
     query = query.where(questions.c.thread_id == thread, questions.c.job == job)

@@ -35,16 +35,11 @@ _DEADLINES = 50  # decisions between two checks whether the worker has to stop
 
 
 class Worker:
-    """Carries out jobs in this process.
+    """Carries out jobs in this process, at most `slots` at once.
 
     One thread takes jobs, one gives signs of life, and one looks after the service, so that slow
     work in one does not delay the other two. A job of an async agent is a task of one event loop,
     and every other job has a thread.
-
-    Args:
-        backend: The parts of the service.
-        submit_due: Submits the messages of due schedules.
-        slots: The most jobs at once.
     """
 
     def __init__(self, backend: Backend, submit_due: Callable[[], None], *, slots: int) -> None:
@@ -79,11 +74,9 @@ class Worker:
             raise
 
     def stop(self, seconds: float) -> bool:
-        """Take no more jobs, and wait for running jobs; return whether all have ended.
+        """Take no more jobs, and wait for running jobs; return whether all have ended in time.
 
-        Args:
-            seconds: The longest time to wait. Other workers take over jobs that still run: these
-                cannot write any more.
+        Other workers take over jobs that still run: these cannot write any more.
         """
         self._stop.set()
         self._backend.signals.tell({"jobs": ()})

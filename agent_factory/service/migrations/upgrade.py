@@ -37,16 +37,7 @@ class Upgrade:
 
 
 def create_tables(connection: Connection, url: str, now: ColumnElement[float]) -> None:
-    """Create the tables of an empty database, and check the version of another one.
-
-    Args:
-        connection: The transaction.
-        url: The URL of the database, for the error.
-        now: The time by the clock of the database.
-
-    Raises:
-        DatabaseVersionError: This code does not work with the tables.
-    """
+    """Create the tables of an empty database; DatabaseVersionError if the tables do not fit."""
     newest, version = MIGRATIONS[-1], version_of(connection)
     if version is None:
         # In one transaction: a process that is killed here leaves neither tables nor a version.

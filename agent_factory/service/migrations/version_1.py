@@ -9,11 +9,7 @@ from agent_factory.service.migrations.schema import Report
 
 
 def migrate(connection: Connection, report: Report) -> None:
-    """Refuse tables without a version: only development versions made them.
-
-    Raises:
-        ServiceError: Always.
-    """
+    """Refuse tables without a version: only development versions made them."""
     raise ServiceError(
         "upgrade", "cannot read tables from before the first release.", "Use an empty database."
     )
