@@ -230,8 +230,8 @@ def _entry(member: Middleware) -> str:
         lines.append(f"name = {_text(member.name)}")
     lines += passed if unread else []
     likeness, reason = _likeness(member), "another middleware"
-    for given in (least, settings):
-        text = "\n".join([*lines, *(["[middleware.settings]"] if given else []), *given])
+    for entries in (least, settings):
+        text = "\n".join([*lines, *(["[middleware.settings]"] if entries else []), *entries])
         (entry,) = tomllib.loads(text)["middleware"]
         try:  # the constructor may take other values than the attributes hold
             again = _Reader(writer.code).member(entry)

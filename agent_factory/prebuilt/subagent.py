@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import Send
-from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter, create_model
+from pydantic import BaseModel, Field, TypeAdapter, create_model
 from typing_extensions import TypedDict
 
 from agent_factory.errors import ArgumentError, TurnError, describe
@@ -32,18 +32,11 @@ class SubagentRequest(BaseModel):
 class SubagentTool(StructuredTool):
     """Tool of an agent."""
 
-    _agent: Any = PrivateAttr(None)
-    _max_requests: int = PrivateAttr(1)
+    agent: Any = Field(None, exclude=True, repr=False)
+    """The compiled agent, whose tools, guards and limits an outer plan shows."""
 
-    @property
-    def agent(self) -> Any:
-        """The compiled agent, whose tools, guards and limits an outer plan shows."""
-        return self._agent
-
-    @property
-    def max_requests(self) -> int:
-        """The most requests of one call."""
-        return self._max_requests
+    max_requests: int = Field(1, exclude=True, repr=False)
+    """The most requests of one call."""
 
 
 def agent_tool(
@@ -125,15 +118,15 @@ def agent_tool(
     async def aask(config: RunnableConfig, **values: Any) -> str:
         return await arun(runner.answer(config, **values))
 
-    tool = SubagentTool(
+    return SubagentTool(
         name=str(name),
         description=description,
         args_schema=arguments,
         func=ask,
         coroutine=aask,
+        agent=agent,
+        max_requests=max_requests or 1,
     )
-    tool._agent, tool._max_requests = agent, max_requests or 1
-    return tool
 
 
 @dataclass(frozen=True, slots=True)

@@ -381,13 +381,9 @@ class KeyedByName(BinaryOperatorAggregate[Any]):
     def _renamed(self, value: object) -> object:
         if not isinstance(value, dict) or self._new_names.keys().isdisjoint(value):
             return value
-        new_values = {
-            self._new_names[name]: value[name] for name in value if name in self._new_names
-        }
-        return {
-            **new_values,
-            **{name: value[name] for name in value if name not in self._new_names},
-        }
+        # Former names first, so that an entry under the current name takes their place.
+        names = sorted(value, key=lambda name: name not in self._new_names)
+        return {self._new_names.get(name, name): value[name] for name in names}
 
 
 def with_ids(value: object) -> object:

@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import pairwise, product
 from math import ceil, floor
 from typing import Any
@@ -346,7 +347,7 @@ def counterexample_case(
         free_values = dict(zip(free, items, strict=False))
         gaps = {name for name, is_gap in zip(unsure, items, strict=True) if is_gap}
 
-        def value_of(leaf: Comparison | Fact, number: int) -> bool | None:
+        def value_of(number: int, leaf: Comparison | Fact) -> bool | None:
             if isinstance(leaf, Fact):
                 fact = facts(leaf.text)
                 return free_values[_free_fact(leaf, number)] if fact is None else fact  # noqa: B023
@@ -355,7 +356,7 @@ def counterexample_case(
             return COMPARISONS[leaf.sign](arguments[leaf.name], leaf.value)  # noqa: B023
 
         results = (
-            condition.holds(lambda leaf, n=number: value_of(leaf, n))  # type: ignore[misc]
+            condition.holds(partial(value_of, number))
             for number, condition in enumerate((wanted, *deciding))
         )
         if next(results) and all(result is False for result in results):

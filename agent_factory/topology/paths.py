@@ -354,11 +354,11 @@ class PlanGraph:
         start, (following, _) = Position(START), self._neighbours
         if start in without:
             return set()
-        reached = {start, *_walk(following, start, without)}
+        positions = {start, *_walk(following, start, without)}
         once = {position for position in without if position.node in self.once}
         if RUN in _walk(following, start, once):
-            reached |= {RUN, *_walk(following, RUN, without)}
-        return reached
+            positions |= {RUN, *_walk(following, RUN, without)}
+        return positions
 
     def jumps_from(self, node: str) -> dict[str, str]:
         """The jumps of the hook at a node, each with its target."""
