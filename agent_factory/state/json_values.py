@@ -63,13 +63,10 @@ def place_of(path: Sequence[int | str]) -> str:
 
 
 def json_fault(value: object, *, objects: bool = False, levels: int = DEEPEST) -> Fault | None:
-    """Return the fault of a value, if any.
+    """Return the fault of a value, if any, with at most so many nested lists and objects.
 
-    Args:
-        value: The value.
-        objects: Whether the value may hold numbers that are not finite, and objects of Python, of
-            which only messages are looked into.
-        levels: The most nested lists and objects.
+    With `objects`, the value may hold numbers that are not finite, and objects of Python, of which
+    only messages are looked into.
     """
     if isinstance(value, str):
         reason = text_fault(value)

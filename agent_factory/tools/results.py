@@ -44,14 +44,9 @@ def check_results(
 ) -> None:
     """Check that results answer these calls and no others.
 
-    A history in a command, and calls in a command, keep their results.
-
-    Args:
-        name: The tool or the layer with the results; empty for the tool of the call.
-        calls: The calls.
-        results: A message, a command, an update, or a list of them.
-        state: The state of the tools.
-        hint: How to correct a wrong id.
+    A history in a command, and calls in a command, keep their results. The results are a message,
+    a command, an update, or a list of them. `name` is the tool or the layer with the results; empty
+    for the tool of the call.
 
     Raises:
         WrongToolCallId: A message has the id of another call.
