@@ -14,7 +14,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from agent_factory.decisions.log import REASON, Outcome
-from agent_factory.decisions.prefix import PrefixChange
+from agent_factory.decisions.prefix.change import PrefixChange
 from agent_factory.errors import BadReturn
 from agent_factory.hooks.flows import RunPaused
 from agent_factory.topology.model import MODEL, TOOLS, Layer
@@ -236,10 +236,7 @@ def classify_tool(
     result: object,
     error: BaseException | None,
 ) -> DecisionFields | None:
-    """Return the failure of a tool call; None for a success, or for a recorded failure.
-
-    `before` is how many errors were reported to the model when the call began.
-    """
+    """Return the failure of a tool call; None for a success, or if reported since `before`."""
     if error is not None:
         return decision_fields("", TOOLS, *_failed(error), request=request, contents=error)
     failed = isinstance(result, ToolMessage) and result.status == "error"

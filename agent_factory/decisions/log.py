@@ -321,11 +321,7 @@ def _run_id(runtime: Runtime[Any] | None) -> str:
 
 
 def decision_log(value: Any) -> DecisionLog | None:
-    """Return the log for the argument `decisions`, or None if nothing is to be recorded.
-
-    Raises:
-        ArgumentError: A sink cannot be called with a decision.
-    """
+    """Return the log for the argument `decisions`, or None if nothing is to be recorded."""
     if value is None or value is False:
         return None
     if value is True:

@@ -31,7 +31,8 @@ from agent_factory.decisions.classification import (
     messages_written,
 )
 from agent_factory.decisions.log import Author, Decision, DecisionLog, Outcome, author, place_in_run
-from agent_factory.decisions.prefix import Culprit, PrefixTracker, SentRequest, Trail
+from agent_factory.decisions.prefix.change import Culprit
+from agent_factory.decisions.prefix.tracker import PrefixTracker, SentRequest, Trail
 from agent_factory.hooks.flows import is_awaitable, then
 from agent_factory.hooks.introspection import Bound
 from agent_factory.state.history import Repair

@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
 from agent_factory.counts import COUNTS, astore_counts, store_counts
-from agent_factory.decisions.prefix import SentRequest
+from agent_factory.decisions.prefix.tracker import SentRequest
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
     BadReturn,

@@ -38,13 +38,8 @@ from tenacity.retry import retry_base
 
 from agent_factory.errors import ArgumentError, require
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
-from agent_factory.service.migrations import (
-    Report,
-    Upgrade,
-    create_tables,
-    take_step,
-    upgrade_of,
-)
+from agent_factory.service.migrations.schema import Report
+from agent_factory.service.migrations.upgrade import Upgrade, create_tables, take_step, upgrade_of
 from agent_factory.service.tables import clock
 from agent_factory.service.versions import check_versions
 
@@ -256,10 +251,7 @@ class Database:
         return sqlite_insert(table) if self.is_sqlite else postgres_insert(table)
 
     def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
-        """Return the result of `work`, which is repeated while the database is not available.
-
-        `work` has to be repeatable. Pauses grow from 0.1 to 5 seconds.
-        """
+        """Return the result of `work`, which is repeated while the database is not available."""
         for attempt in attempts(seconds):
             with attempt:
                 return work()

@@ -11,7 +11,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.service.arguments import seconds_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend
-from agent_factory.service.migrations import Upgrade
+from agent_factory.service.migrations.upgrade import Upgrade
 from agent_factory.service.notices import NoticeQueue, OnWait, sender
 from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.webhooks import WebhookQueue

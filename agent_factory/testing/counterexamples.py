@@ -191,21 +191,9 @@ def _exceeding(
 class _Script:
     """Script of a run along a path, and a record of the run.
 
-    Args:
-        graph: The plan.
-        path: The path.
-        tool: The called tool.
-        origin: The node, or the layer, from which the call comes.
-        arguments: Arguments of the call.
-
-    Attributes:
-        calls_of_input: The message of the input with a call; empty without a call.
-        answers: The answers of the model.
-        updates: State update of a stand-in for each step of the path; None if a run takes
-            the step anyway.
-        layers: The visited layers, by the step of the run.
-        tools: The called tools.
-        alone: For a step, the layer with an answer in place of the model, and the answer.
+    The call of a tool comes from its origin, a node or a layer. For each step of the path there is
+    the state update of a stand-in, None if a run takes the step anyway; and `alone` has the layer
+    with an answer in place of the model. `layers` and `tools` are noted while the run goes on.
     """
 
     def __init__(

@@ -346,16 +346,10 @@ def passes_interrupts(case: LawCase) -> None:
             if len(requests) > 1:
                 times = f"it asked {len(requests)} times before it let an interrupt pass."
                 raise LawViolation(f"{name}: {times}")
-            if requests and layer.definition.call is Call.AGENT:
-                _check_goes_on(case, layer, handler)
-
-
-def _check_goes_on(case: LawCase, layer: Bound[Layer], handler: object) -> None:
-    """A layer around a run continues the run after the answer to an interrupt."""
-    for attempt in case.layer(layer, "Go on.", handler=handler, resume=("Yes.",)):
-        if (error := outcome_of(attempt).error) is not None:
-            what = f"it could not go on after a pause: {error!r}"
-            raise LawViolation(f"{layer.definition.name}: {what}")
+        if requests and layer.definition.call is Call.AGENT:
+            for attempt in case.layer(layer, request, handler=handler, resume=("Yes.",)):
+                if (error := outcome_of(attempt).error) is not None:
+                    raise LawViolation(f"{name}: it could not go on after a pause: {error!r}")
 
 
 def keeps_histories_valid(case: LawCase) -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from langgraph.types import Command
 
 from agent_factory.decisions.log import Decision, DecisionLog, Outcome
-from agent_factory.decisions.prefix import INPUT, REPAIR
+from agent_factory.decisions.prefix.change import INPUT, REPAIR
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory.agent import middleware_of, tools_of, with_decisions
 from agent_factory.hooks.flows import Flow, Invoke, arun, run

@@ -80,11 +80,8 @@ def _data_of(interrupt: Interrupt) -> dict[str, Any]:
 class Question:
     """A call, or another question, for a person.
 
-    Args:
-        text: The call with its arguments, or the question.
-        key: The same for equal questions.
-        place: The id of the interrupt; in a recording the number.
-        batched: Whether the interrupt asks about all calls of a turn together.
+    Equal questions have one key. The place is the id of the interrupt, in a recording its number;
+    a batched interrupt asks about all calls of a turn together.
     """
 
     text: str
@@ -124,10 +121,7 @@ def changed_questions(
 ) -> list[str]:
     """Questions about made calls that are not asked now, and questions that were not asked before.
 
-    Args:
-        asked: The questions of the recorded run.
-        waiting: The questions of the run now.
-        calls: The calls of the run now, which may end before the other calls.
+    The run now may end before the other recorded calls.
     """
     _, missing, new = _pairs_of(asked, waiting)
     missing = [question for question in missing if question.text in calls]
@@ -155,13 +149,9 @@ _NEW = "A person is asked about {} now, and was not before."
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """The answer by which a recorded run was resumed.
+    """The answer by which a recorded run was resumed, after some requests if known.
 
-    Args:
-        resume: The value, if known for a whole run; None with `answers`.
-        at: The number of requests before the answer; None if unknown.
-        asked: The interrupts of the recorded run, by their numbers.
-        answers: The answers to them.
+    `resume` is the value for a whole run; with `answers`, `asked` has the interrupts by number.
     """
 
     resume: Any = None

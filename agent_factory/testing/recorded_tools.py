@@ -119,13 +119,7 @@ def record_agent(
 
 
 def with_innermost(agent: Graph, layer: Middleware, **options: Any) -> Graph:
-    """Return a copy of an agent with a layer more, right around the tools, and outside of the plan.
-
-    Args:
-        agent: An agent of `create_agent`.
-        layer: A middleware with `around_tool` alone.
-        **options: As for `rewired`.
-    """
+    """Return a copy of an agent with a layer right around the tools, outside of the plan."""
     layers = (*agent.builder.spec.tool_layers, *layers_of(layer))  # type: ignore[attr-defined]
     return rewired(agent, tool_layers=layers, **options)
 

@@ -78,11 +78,7 @@ def usage_of_answer(
 ) -> tuple[UsageMetadata, float | None] | None:
     """Tokens and US dollars of a recorded answer; None if the provider reported no tokens.
 
-    Args:
-        answer: The answer.
-        model: The model, if the answer names none.
-        price: The price of a call.
-        scale: Factor for the input tokens, if the request is longer or shorter now.
+    `scale` is for input tokens, if the request is longer or shorter now.
     """
     if not (reported := answer.get("usage_metadata")):
         return None

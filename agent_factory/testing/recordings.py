@@ -88,11 +88,7 @@ def _json_line(data: dict[str, object], *, sort_keys: bool = True) -> str:
 
 
 def _check_nesting(data: object, levels: int = _LEVELS) -> None:
-    """Raise RecursionError if lists and dicts are nested in so many levels.
-
-    Python raises RecursionError at a depth that differs between versions, so another version could
-    not read the cassette.
-    """
+    """Raise RecursionError if lists and dicts are nested in so many levels, on any Python."""
     if not levels:
         raise RecursionError(f"nested in more than {_LEVELS} levels")
     items = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
@@ -126,10 +122,7 @@ def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dic
 
 
 def _without_metadata(request: dict[str, Any]) -> dict[str, object]:
-    """A request without the response metadata of its messages.
-
-    No provider gets the metadata: ids and times of calls, and records of middleware.
-    """
+    """A request without the response metadata of its messages, which no provider gets."""
     for message in request.get("messages", ()):
         message.pop("response_metadata", None)
     return request

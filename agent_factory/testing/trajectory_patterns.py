@@ -153,10 +153,8 @@ class StepPattern:
 class Ordered:
     """Parts of which each is over before the next begins, in an earlier turn: `a < b`.
 
-    Args:
-        parts: The parts; None stands for a first part that is over.
-        new_turn: Whether the next part needs a later turn than a part that has begun.
-        has_begun: Whether a step of the first part was read.
+    None stands for a first part that is over. Unless `new_turn`, the parts of a repetition follow
+    each other; a step of the first part was read if it has begun.
     """
 
     parts: tuple[Node | None, ...]
@@ -399,11 +397,7 @@ def _atoms(node: Node | None, *, reachable: bool = False) -> Iterator[StepPatter
 
 
 def parse(pattern: str) -> list[Rule]:
-    """The rules of a pattern.
-
-    Raises:
-        PatternError: The pattern is not valid; the error names the column and the correction.
-    """
+    """The rules of a pattern; a PatternError names the column and the correction."""
     return _Parser(pattern).rules()
 
 

@@ -26,18 +26,15 @@ from agent_factory import (
     dynamic_prompt,
     wrap_model_call,
 )
-from agent_factory.decisions.prefix import (
+from agent_factory.decisions.prefix.change import PARTS, REPAIR, change_of
+from agent_factory.decisions.prefix.digest import (
     BLOCK,
-    PARTS,
-    REPAIR,
     Prefix,
     PrefixReader,
-    PrefixTracker,
-    SentRequest,
-    change_of,
     digest_of,
     digests_among,
 )
+from agent_factory.decisions.prefix.tracker import PrefixTracker, SentRequest
 from agent_factory.testing import Reply, ScriptedChatModel
 from agent_factory.testing.strategies import messages
 from samples import add

@@ -22,8 +22,9 @@ from starlette.testclient import TestClient
 from agent_factory.serve import create_app
 from agent_factory.service import DatabaseVersionError, Service, ServiceError
 from agent_factory.service.database import Database
-from agent_factory.service.migrations import MIGRATIONS, Migration, Report
 from agent_factory.service.migrations import upgrade as upgrade_module
+from agent_factory.service.migrations.schema import Migration, Report
+from agent_factory.service.migrations.steps import MIGRATIONS
 from commands import run
 from processes import Processes, exit_code
 from service import next_version
