@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from functools import partial
 from importlib.metadata import version
+from inspect import isawaitable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,7 +21,7 @@ from agent_factory.serve import a2a, ag_ui, langgraph, mcp, openai, openapi, pag
 from agent_factory.serve.errors import logger, refusal
 from agent_factory.serve.health import health_routes
 from agent_factory.serve.json_response import JsonResponse
-from agent_factory.serve.principal import Authenticate, MayDecide, local_principal, principal_of
+from agent_factory.serve.principal import Authenticate, MayDecide, local_principal
 from agent_factory.serve.security import (
     RateLimit,
     RateLimiter,
@@ -109,7 +110,10 @@ def create_app(
         """A route whose endpoint knows the principal, and whether they may decide about a wait."""
 
         async def serve(request: Request) -> Response:
-            principal = await principal_of(request, authenticate)
+            answer = authenticate(request)
+            principal = await answer if isawaitable(answer) else answer
+            if principal is None:
+                raise HTTPException(401, "Who makes this request is not known.")
             if isinstance(principal, Response):
                 return principal
             # Requests without a name are limited by their address.

@@ -69,28 +69,6 @@ _LONG = 100_000
 """Bytes of a body for which a thread is used."""
 
 
-async def _content(request: Request) -> bytes:
-    """The body of a request, not parsed.
-
-    Raises:
-        HTTPException: 415 if the body is not sent as JSON, which pages of other sites cannot send
-            without asking first.
-    """
-    content = await request.body()
-    # A form of another site can only send the types of forms. JSON makes a browser ask first.
-    sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content and sent_as != "application/json":
-        raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
-    return content
-
-
-async def read_json(request: Request) -> bytes:
-    """The body of a request, for a library that parses JSON; raises as `read_body` does."""
-    content = await _content(request)
-    await _checked(content)
-    return content
-
-
 async def read_body(request: Request, kind: type[Body]) -> Body:
     """The body of a request.
 
@@ -98,15 +76,20 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
         HTTPException: 422 if the body does not fit `kind`, or cannot be stored. 415 if the body is
             not sent as JSON.
     """
-    value = await _checked(await _content(request))
+    value = await read_json(request)
     try:
         return kind.model_validate(value)
     except ValidationError as error:
         raise HTTPException(422, explained(error, kind, value)) from error
 
 
-async def _checked(content: bytes) -> object:
-    """The value of a body as JSON that can be stored."""
+async def read_json(request: Request) -> object:
+    """The body of a request as JSON that can be stored; raises as `read_body` does."""
+    content = await request.body()
+    # A form of another site can only send the types of forms. JSON makes a browser ask first.
+    sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content and sent_as != "application/json":
+        raise HTTPException(415, f"Send the body as application/json, not as {sent_as!r}.")
 
     def read() -> object:
         # Without a body, fields have their defaults.

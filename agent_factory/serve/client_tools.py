@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -60,8 +61,7 @@ def client_settings(
     if not settings:
         return {}
     fields = " and ".join(name.removeprefix("client_") for name in settings)
-    member = next(_takers(graph), None)
-    if member is None:
+    if (member := taker_of(graph)) is None:
         names = ", ".join(str(tool["name"]) for tool in tools)
         got = f", got {names}" if names else ""
         text = f"{fields}: agent {agent!r} takes none from its clients{got}. "
@@ -84,18 +84,14 @@ def client_settings(
     return settings
 
 
-def takes_client_tools(graph: Graph) -> bool:
-    """Return True if an agent, or an agent in one of its nodes, takes tools from clients."""
-    return next(_takers(graph), None) is not None
-
-
-def _takers(graph: Graph) -> Iterator[ClientToolsMiddleware]:
+def taker_of(graph: Graph) -> ClientToolsMiddleware | None:
+    """The middleware by which an agent, or an agent in one of its nodes, takes tools of clients."""
     for part in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
-        try:
-            members = middleware_of(part)  # type: ignore[arg-type]  # it raises for another graph
-        except ArgumentError:
-            continue
-        yield from (member for member in members if isinstance(member, ClientToolsMiddleware))
+        with suppress(ArgumentError):  # another library has built the graph
+            for member in middleware_of(part):  # type: ignore[arg-type]
+                if isinstance(member, ClientToolsMiddleware):
+                    return member
+    return None
 
 
 def digest_of(settings: Mapping[str, object]) -> dict[str, str]:

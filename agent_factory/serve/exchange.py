@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from agent_factory.serve.client_tools import is_client_call, takes_client_tools, with_settings
+from agent_factory.serve.client_tools import is_client_call, taker_of, with_settings
 from agent_factory.serve.principal import Principal
 from agent_factory.service import NotFound, Run, RunCancelled, Service, ThreadInfo, Wait
 from agent_factory.upstream import INTERRUPT
@@ -207,7 +207,7 @@ class Exchange:
         inbox = self.service.inbox(self.principal.tenant, may_decide=self.may_decide)
         # A thread waits in one run at a time.
         run = self.runs[-1] if self.runs else self.join(inbox.get(next(iter(decisions))).run)
-        if settings is not None and takes_client_tools(self.service.agents[self.agent]):
+        if settings is not None and taker_of(self.service.agents[self.agent]) is not None:
             calls = filter(is_client_call, inbox.find(ids=decisions))
             results = {wait.id: decisions[wait.id] for wait in calls}
             results = with_settings(results, settings, run, self.before.messages)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from inspect import isawaitable
 from ipaddress import ip_address
 
 from starlette.exceptions import HTTPException
@@ -79,20 +78,6 @@ def is_local(request: Request) -> bool:
         except ValueError:
             return False
     return True
-
-
-async def principal_of(request: Request, authenticate: Authenticate) -> Principal | Response:
-    """Return the principal of a request, or the response of `authenticate`.
-
-    Raises:
-        HTTPException: 401 if `authenticate` refuses the request.
-    """
-    answer = authenticate(request)
-    if isawaitable(answer):
-        answer = await answer
-    if answer is None:
-        raise HTTPException(401, "Who makes this request is not known.")
-    return answer
 
 
 _PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-real-ip"})

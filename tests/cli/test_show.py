@@ -216,13 +216,9 @@ def test_what_happens_to_threads_is_printed_in_words_and_as_data() -> None:
 
 
 def test_former_names_are_a_branch_of_the_tree() -> None:
-    file = io.StringIO()
     shape = Shape(hooks=(Hook("Guard", Phase.BEFORE_AGENT),), moved=(Move("Old", "Guard"),))
-    Console(file=file, width=80, _environ={}).print(plan_tree("desk", plan(shape)))
-    assert [line.strip(" └─") for line in file.getvalue().splitlines()][-2:] == [
-        "moved",
-        "Old -> Guard",
-    ]
+    lines = [line.strip(" └─") for line in on_console(plan(shape)).splitlines()]
+    assert lines[-2:] == ["moved", "Old -> Guard"]
 
 
 def test_only_the_option_exit_code_makes_a_difference_a_failure() -> None:

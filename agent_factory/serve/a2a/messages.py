@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.wait_texts import question_text, wait_data, waits_text
-from agent_factory.service import Wait
+from agent_factory.service import Run, Wait
 
 ID_PREFIX = "a2a:"
 """Prefix of messages of clients: the id of an answer would replace the answer."""
@@ -100,37 +100,25 @@ def to_decisions(message: Message, waits: Sequence[Wait]) -> dict[str, Any]:
     )
 
 
-def to_user_message(message: BaseMessage, task: str, context: str) -> Message:
+def to_user_message(message: BaseMessage, run: Run) -> Message:
     """A submitted message."""
-    return Message(
-        message_id=str(message.id).removeprefix(ID_PREFIX),
-        task_id=task,
-        context_id=context,
-        role=Role.ROLE_USER,
-        parts=[new_text_part(message.text)],
-    )
+    id, parts = str(message.id).removeprefix(ID_PREFIX), [new_text_part(message.text)]
+    places: Any = {"task_id": run.id, "context_id": run.thread_id}
+    return Message(message_id=id, **places, role=Role.ROLE_USER, parts=parts)
 
 
-def waiting_message(waits: Sequence[Wait], inbox: str, task: str, context: str) -> Message:
+def waiting_message(waits: Sequence[Wait], inbox: str, run: Run) -> Message:
     """The waits of a task: as a text for people, and as data for programs."""
     questions = "\n\n".join(question_text(wait) for wait in waits)
+    text = f"{questions}\n\n{waits_text(waits, inbox)}".strip()
     data = {"waits": [wait_data(wait, inbox) for wait in waits]}
-    parts = [
-        new_text_part(f"{questions}\n\n{waits_text(waits, inbox)}".strip()),
-        new_data_part(data),
-    ]
-    return agent_message(parts, task, context)
+    return agent_message(run, new_text_part(text), new_data_part(data))
 
 
-def agent_message(parts: Iterable[Part], task: str, context: str) -> Message:
+def agent_message(run: Run, *parts: Part) -> Message:
     """A message of the agent about its task."""
-    return Message(
-        message_id=uuid4().hex,
-        task_id=task,
-        context_id=context,
-        role=Role.ROLE_AGENT,
-        parts=parts,
-    )
+    places: Any = {"task_id": run.id, "context_id": run.thread_id}
+    return Message(message_id=uuid4().hex, **places, role=Role.ROLE_AGENT, parts=parts)
 
 
 def artifacts_of(values: Mapping[str, Any]) -> list[Artifact]:

@@ -50,17 +50,17 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
     state, message = STATES[info.status], None
     if info.status == "waiting":
         if waits := open_waits(service, run):
-            message = waiting_message(reviews_of(waits), inbox_of(request), run.id, run.thread_id)
+            message = waiting_message(reviews_of(waits), inbox_of(request), run)
         else:  # somebody has decided, and the run continues
             state = TaskState.TASK_STATE_WORKING
     elif info.status == "failed":
         # The type of the error, and its text.
-        message = agent_message([new_text_part(str(info.error))], run.id, run.thread_id)
+        message = agent_message(run, new_text_part(str(info.error)))
     return Task(
         id=run.id,
         context_id=run.thread_id,
         status=TaskStatus(state=state, message=message),
-        history=[to_user_message(message, run.id, run.thread_id) for message in run.messages],
+        history=[to_user_message(message, run) for message in run.messages],
         artifacts=artifacts_of(run.result()) if info.status == "done" else [],
     )
 
@@ -70,7 +70,7 @@ async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event
     service, run = exchange.service, exchange.run
     task = await run_in_threadpool(task_of, service, request, run)
     yield task
-    if run_status(task) in (*ENDED, "waiting"):
+    if task.status.state in (STATES[status] for status in (*ENDED, "waiting")):
         return
     names: Any = {"task_id": run.id, "context_id": run.thread_id}
     working = TaskStatus(state=TaskState.TASK_STATE_WORKING)
@@ -78,11 +78,8 @@ async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event
     texts: set[str] = set()  # artifacts with a begin
     async for part in exchange.follow():
         if part["type"] == "waiting_for":
-            text = new_text_part(part["data"]["text"])
-            status = TaskStatus(
-                state=TaskState.TASK_STATE_SUBMITTED,
-                message=agent_message([text], run.id, run.thread_id),
-            )
+            message = agent_message(run, new_text_part(part["data"]["text"]))
+            status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED, message=message)
             yield TaskStatusUpdateEvent(**names, status=status)
             continue
         if not has_begun:
@@ -107,8 +104,3 @@ async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event
         if artifact.artifact_id not in texts:
             yield TaskArtifactUpdateEvent(**names, artifact=artifact, last_chunk=True)
     yield TaskStatusUpdateEvent(**names, status=task.status)
-
-
-def run_status(task: Task) -> str:
-    """The status of the run of a task."""
-    return next(status for status, state in STATES.items() if state == task.status.state)

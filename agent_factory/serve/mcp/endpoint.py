@@ -52,8 +52,8 @@ Context = ServerRequestContext[Any, Request]
 
 async def respond(service: Service, request: Request) -> Response:
     """`POST /mcp`."""
-    # Read here, where 413 answers a long body.
-    return _McpResponse(_server(service), request, await read_json(request))
+    await read_json(request)  # here, where 413 answers a long body
+    return _McpResponse(_server(service), request, await request.body())
 
 
 class _McpResponse(Response):
