@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
+
+from sqlalchemy import select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.arguments import seconds_of
@@ -13,9 +16,11 @@ from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend
 from agent_factory.service.migrations.upgrade import Upgrade
 from agent_factory.service.notices import NoticeQueue, OnWait, sender
+from agent_factory.service.rows import having
+from agent_factory.service.tables import workers
 from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.webhooks import WebhookQueue
-from agent_factory.service.worker import Worker, drain_workers, known_workers
+from agent_factory.service.worker import Worker
 
 
 class Operations(ABC):
@@ -98,7 +103,12 @@ class Operations(ABC):
             For each worker its `id`, `host`, `process`, `slots` and `agents`, whether it is
             `draining`, and the version of its `tables`.
         """
-        return known_workers(self._backend.database)
+        query = select(workers).order_by(workers.c.id)
+        with self._backend.database.read() as connection:
+            return [
+                {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
+                for row in connection.execute(query)
+            ]
 
     def drain(self, worker: str | None = None) -> list[str]:
         """Ask workers to end after their runs; return the ids of the workers.
@@ -106,7 +116,9 @@ class Operations(ABC):
         Args:
             worker: The id of a worker; None means all.
         """
-        return drain_workers(self._backend.database, worker)
+        statement = update(workers).values(draining=True).where(*having(workers, id=worker))
+        with self._backend.database.begin() as connection:
+            return [*connection.execute(statement.returning(workers.c.id)).scalars()]
 
     # Upkeep
 

@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import path_of, with_decisions
-from agent_factory.review import Decision, StandingApproval, StrandedThread, pending
+from agent_factory.review import Decision, StandingApproval, StrandedThread, pending, stranded
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
     check_choice,
@@ -52,14 +52,14 @@ from agent_factory.service.pace import Pace
 from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of, whole_decision
 from agent_factory.service.run import Run
+from agent_factory.service.saver import FencedSaver
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.schedules import Cron, Schedule
 from agent_factory.service.service_threads import ServiceThreads
 from agent_factory.service.store import TenantStore
-from agent_factory.service.tables import runs
+from agent_factory.service.tables import runs, threads
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY
 from agent_factory.service.threads import title_of
-from agent_factory.service.upkeep import stranded_threads
 from agent_factory.service.waits import Wait
 from agent_factory.state import check_json
 from agent_factory.types import Graph
@@ -559,7 +559,12 @@ class Service(Operations):
         Args:
             agent: The name of the agent.
         """
-        return stranded_threads(self._backend, agent)
+        graph = self._backend.agent(agent).stored_in(FencedSaver(self._backend.database))
+        at_a_node = threads.c.status.in_(("waiting", "failed", "running"))
+        query = select(threads.c.thread_id).where(threads.c.agent == agent, at_a_node)
+        with self._backend.database.read() as connection:
+            ids = connection.execute(query).scalars().all()
+        return stranded(graph, ids)
 
     # Schedules
 

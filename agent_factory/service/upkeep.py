@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from sqlalchemy import delete, select, update
 
-from agent_factory.review import Reviews, StrandedThread, stranded
+from agent_factory.review import Reviews
 from agent_factory.service.backend import Backend
 from agent_factory.service.jobs import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, ThreadJob
 from agent_factory.service.leases import first_number
@@ -106,14 +106,3 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
     for thread in ids:
         if delete_thread(backend, thread, None, "service", even_busy=False):
             yield thread
-
-
-def stranded_threads(backend: Backend, agent: str) -> Iterator[StrandedThread]:
-    """Threads of an agent that wait at a node which the agent no longer has."""
-    registration = backend.agent(agent)
-    query = select(threads.c.thread_id).where(
-        threads.c.agent == agent, threads.c.status.in_(("waiting", "failed", "running"))
-    )
-    with backend.database.read() as connection:
-        ids = connection.execute(query).scalars().all()
-    return stranded(registration.stored_in(FencedSaver(backend.database)), ids)

@@ -18,7 +18,6 @@ from sqlalchemy import delete, insert, select, update
 
 from agent_factory.service.backend import Backend
 from agent_factory.service.background import hand_over, report_lost_jobs, take_lost_jobs
-from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.migrations.steps import MIGRATIONS
@@ -373,22 +372,3 @@ async def _end_tasks() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     asyncio.get_running_loop().stop()
-
-
-def known_workers(database: Database) -> list[dict[str, object]]:
-    """The living workers."""
-    query = select(workers).order_by(workers.c.id)
-    with database.read() as connection:
-        return [
-            {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
-            for row in connection.execute(query)
-        ]
-
-
-def drain_workers(database: Database, worker: str | None) -> list[str]:
-    """Ask one worker, or all, to end after their runs; return their ids."""
-    statement = update(workers).values(draining=True).returning(workers.c.id)
-    if worker is not None:
-        statement = statement.where(workers.c.id == worker)
-    with database.begin() as connection:
-        return [*connection.execute(statement).scalars()]
