@@ -334,6 +334,16 @@ class TopologyData:
         """True if calls of a turn may wait for each other."""
         return self.sequential_calls or any(tool.touches for tool in self.tools)
 
+    @property
+    def former_nodes(self) -> dict[str, str]:
+        """The nodes of hooks by names under former names of their middleware."""
+        return {
+            Hook(move.old, hook.phase).node: hook.node
+            for move in self.moved
+            for hook in self.hooks
+            if hook.owner == move.new
+        }
+
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import chain, pairwise
+from typing import TypeVar
 
 from agent_factory.topology.model import (
     END,
@@ -31,20 +32,22 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 
+PlanT = TypeVar("PlanT", bound=TopologyData)
+
 _SAME = {field.name for field in fields(Shape)} & {field.name for field in fields(TopologyData)}
 _SAME -= {"hooks", "layers", "sequential_calls"}
 """Fields that a plan has as its shape has them."""
 
 
-def decide(shape: Shape) -> TopologyData:
-    """Decide nodes and edges; `topology.plan` makes a `Topology` of them."""
+def decide(shape: Shape, kind: type[PlanT]) -> PlanT:
+    """Decide nodes and edges, as a plan of this class."""
     phases = {phase: [h for h in shape.hooks if h.phase is phase] for phase in Phase}
     nodes = {phase: [hook.node for hook in hooks] for phase, hooks in phases.items()}
     loop_head = [*nodes[Phase.BEFORE_MODEL], shape.style.model]
     head = [*nodes[Phase.BEFORE_AGENT], *loop_head, *reversed(nodes[Phase.AFTER_MODEL])]
     tail = [*reversed(nodes[Phase.AFTER_AGENT]), END]
     # Edges depend on the corners, so the plan is made without edges first.
-    plan = TopologyData(
+    plan = kind(
         nodes=(*head, *([TOOLS] if shape.has_tools else []), *tail[:-1]),
         entry=head[0],
         loop_entry=loop_head[0],
@@ -93,16 +96,6 @@ def jumps_of(plan: TopologyData, hook: Hook) -> dict[str, str]:
     """The declared jumps of a hook, each with its target."""
     targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
     return {jump: targets[jump] for jump in JUMPS if jump in hook.can_jump_to}
-
-
-def former_nodes(plan: TopologyData) -> dict[str, str]:
-    """The nodes of hooks by names under former names of their middleware."""
-    return {
-        Hook(move.old, hook.phase).node: hook.node
-        for move in plan.moved
-        for hook in plan.hooks
-        if hook.owner == move.new
-    }
 
 
 def _loop(shape: Shape, plan: TopologyData) -> Iterator[Edge]:

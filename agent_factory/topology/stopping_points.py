@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from agent_factory.topology.model import TOOLS, Call, ToolKind, TopologyData, printable
-from agent_factory.topology.planner import former_nodes
 
 
 class Verdict(StrEnum):
@@ -56,9 +55,9 @@ class StoppingPoint:
 def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint, ...]:
     """The places where threads of `old` can wait, with their fate under `new`."""
     names = {move.old: move.new for move in new.moved}
-    targets = {**former_nodes(new), **{node: node for node in new.nodes}}
+    targets = {**new.former_nodes, **{node: node for node in new.nodes}}
     # Threads may wait at nodes with names that were former names in the old plan, too.
-    places = {**{node: node for node in old.nodes}, **former_nodes(old)}
+    places = {**{node: node for node in old.nodes}, **old.former_nodes}
     calls = {TOOLS: Call.TOOL, old.style.model: Call.MODEL}
     points = []
     for place, node in places.items():

@@ -13,7 +13,7 @@ from agent_factory.topology.bounds import Bounds, TokenPrice, bounds
 from agent_factory.topology.declarations import Access, ToolGuard, UsageLimit
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
-from agent_factory.topology.planner import decide, former_nodes
+from agent_factory.topology.planner import decide
 from agent_factory.topology.render.json_format import LATER, to_json, to_snapshot
 from agent_factory.topology.render.mermaid import to_mermaid
 from agent_factory.topology.render.text import explain, explain_transition, render
@@ -75,11 +75,6 @@ class Topology(TopologyData):
             parts.append(["repeated if lost", again])
         parts += ["sequential_calls"] if self.sequential_calls else []
         return sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-    @property
-    def former_nodes(self) -> dict[str, str]:
-        """The nodes of hooks by names under former names of their middleware."""
-        return former_nodes(self) if self.moved else {}
 
     @property
     def transitions(self) -> tuple[Transition, ...]:
@@ -271,6 +266,4 @@ def plan(shape: Shape) -> Topology:
     >>> planned.loop_exit, planned.nodes
     ('A.after_model', ('model', 'A.after_model', 'tools'))
     """
-    data = decide(shape)
-    # Not by `asdict`, which would make dicts of hooks and edges.
-    return Topology(**{field.name: getattr(data, field.name) for field in fields(data)})
+    return decide(shape, Topology)

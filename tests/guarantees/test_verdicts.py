@@ -60,18 +60,17 @@ def plan(*parts: object, tools: Sequence[str | Tool] = ("refund", "search")) -> 
 
     layers = each(Layer)
     offered = tuple(Tool(each) if isinstance(each, str) else each for each in tools)
-    return decide(
-        Shape(
-            hooks=each(Hook),
-            layers=layers,
-            has_tools=bool(offered),
-            may_skip_tools=any(layer.call is Call.MODEL for layer in layers),
-            tools=offered,
-            guards=each(ToolGuard),
-            limits=each(UsageLimit),
-            accesses=each(Access),
-        )
+    shape = Shape(
+        hooks=each(Hook),
+        layers=layers,
+        has_tools=bool(offered),
+        may_skip_tools=any(layer.call is Call.MODEL for layer in layers),
+        tools=offered,
+        guards=each(ToolGuard),
+        limits=each(UsageLimit),
+        accesses=each(Access),
     )
+    return decide(shape, TopologyData)
 
 
 def hook(owner: str, phase: str, *jumps: str) -> Hook:
