@@ -12,7 +12,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from math import inf
@@ -42,7 +42,7 @@ from ._shared.checked_messages import readable_messages
 from ._shared.invocable import Called, tool_of
 from ._shared.messages import is_cleared, mark_in
 from ._shared.models import with_update
-from ._shared.overflow import Reduction, call_recovering, plural
+from ._shared.overflow import Fits, Reduction, call_recovering, plural
 from ._shared.payload_free import PayloadFree
 from ._shared.recall import LIST, RECALLS, find_message, how_to_recall, list_messages, whole_text
 from ._shared.summaries import with_summaries
@@ -240,9 +240,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
                     messages = list(source)
                 messages[index] = yield from shorten(message)
 
-        def free(
-            inner: ModelRequest[Any], fits: Callable[[Sequence[AnyMessage]], bool]
-        ) -> Flow[Reduction]:
+        def free(inner: ModelRequest[Any], fits: Fits) -> Flow[Reduction]:
             """Offload the largest results until the request fits."""
             originals = {message.id: message for message in request.messages}
             smaller, count = list(inner.messages), 0
@@ -272,7 +270,7 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
             update["messages"] = list(replacements.values())
         if new := ids.difference(offloaded_ids, replacements):
             update["offloaded_results"] = {self.name: [*offloaded_ids, *sorted(new)]}
-        return with_update(request, response, update) if update else response
+        return with_update(request, response, update)
 
     def _is_large(self, message: ToolMessage, ids: Collection[str], limit: float) -> bool:
         """Return True if a result is to be offloaded, for its size or by its id."""

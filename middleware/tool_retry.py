@@ -118,17 +118,15 @@ class ToolRetryMiddleware(RetryMiddleware):
         # Inside of a OnceMiddleware, which would not see a repeated call, its policy holds.
         policy = on_unknown(request.runtime)
         idempotent = call["name"] in self.idempotent_tools if policy is None else policy == "rerun"
-        if self.timeout is not None and isinstance(request.tool, BaseTool):
-            request = request.override(tool=self._with_timeout(request.tool, self.timeout))
+        if self.timeout is not None and isinstance(tool := request.tool, BaseTool):
+            previous = self._copies.get(tool.name)
+            # A layer may bring another tool of the same name with each request. A copy is kept,
+            # because reading signatures is slow.
+            if previous is None or previous[0] is not tool:
+                previous = self._copies[tool.name] = tool, _limited(tool, self.timeout)
+            request = request.override(tool=previous[1])
         once = {"idempotent": idempotent, "is_once": policy is not None}
         return (yield from self._retry(request, call["name"], _ADVICE, reported, **once))
-
-    def _with_timeout(self, tool: BaseTool, seconds: float) -> BaseTool:
-        previous = self._copies.get(tool.name)
-        # A layer may bring another tool of the same name with each request.
-        if previous is None or previous[0] is not tool:
-            previous = self._copies[tool.name] = tool, _limited(tool, seconds)
-        return previous[1]
 
 
 def _limited(tool: BaseTool, seconds: float) -> BaseTool:

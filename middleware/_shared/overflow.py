@@ -37,8 +37,9 @@ _MAX_ROUNDS = 4
 Reduction = tuple[list[AnyMessage], str] | None
 """The smaller conversation, and what was done to it; None if there was nothing to do."""
 
+Fits = Callable[[Sequence[AnyMessage]], bool]
 
-Free = Callable[[ModelRequest[Any], Callable[[Sequence[AnyMessage]], bool]], Flow[Reduction]]
+Free = Callable[[ModelRequest[Any], Fits], Flow[Reduction]]
 """Makes the conversation of a request smaller. It may stop where its second argument, a function of
 messages, returns True."""
 

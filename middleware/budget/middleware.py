@@ -213,12 +213,8 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        prices = copied(prices)
-        for argument, value, kind in (
-            ("run", run, Limits),
-            ("thread", thread, Limits),
-            ("ledger", ledger, Ledger),
-        ):
+        kinds = {"run": (run, Limits), "thread": (thread, Limits), "ledger": (ledger, Ledger)}
+        for argument, (value, kind) in kinds.items():
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{argument} must be {kind.__name__}(...), got {value!r}.")
         check_token_counter(token_counter)
@@ -231,7 +227,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                 "ledger=Ledger(Limits(...))."
             )
         limits_usd, counts_tokens = "usd" in amounts, not amounts.isdisjoint(BOUGHT)
-        known_prices = Prices(prices, needed=limits_usd)
+        known_prices = Prices(copied(prices), needed=limits_usd)
         marks: Any = (warn_at if isinstance(warn_at, list | tuple | None) else [warn_at]) or ()
         for argument, share in (*(("warn_at", mark) for mark in marks), ("cheaper_at", cheaper_at)):
             check_number(argument, share, unit="shares, such as 0.8,")

@@ -261,7 +261,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
             response = ModelResponse([*response.result, *refusals], response.structured_response)
             step = "calls withheld"
         set_reason(f"{step}: {repetition}")
-        return with_update(request, response, update) if update else response
+        return with_update(request, response, update)
 
     def _start(self, request: ModelRequest[Any], count: int) -> int:
         """Count the messages of the thread at this run's first look at its user message.
