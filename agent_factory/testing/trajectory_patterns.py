@@ -430,10 +430,10 @@ class _Parser:
         """An error at the current token."""
         return PatternError(self.pattern, self.start + 1, reason, hint)
 
-    @property
-    def found(self) -> str:
-        """The current token, for an error."""
-        return "the end" if self.kind == "end" else f"`{self.text}`"
+    def unlike(self, expected: str, hint: str) -> PatternError:
+        """An error about the current token, where another one is expected."""
+        token = "the end" if self.kind == "end" else f"`{self.text}`"
+        return self.error(f"expected {expected}, got {token}.", hint)
 
     def takes(self, sign: str) -> bool:
         """Go past a sign if the current token is that sign."""
@@ -449,12 +449,9 @@ class _Parser:
             rules.append(self.rule())
         if self.kind == "end":
             return rules
-        if self.kind in ("name", "quoted"):
-            raise self.error(
-                f"expected `<`, `|`, `,` or the end, got {self.found}.",
-                "Write `a < b` for an order, and `a, b` for both in any order.",
-            )
-        raise self.error(f"expected `<`, `|`, `,` or the end, got {self.found}.", "Remove it.")
+        is_step = self.kind in ("name", "quoted")
+        hint = "Write `a < b` for an order, and `a, b` for both in any order."
+        raise self.unlike("`<`, `|`, `,` or the end", hint if is_step else "Remove it.")
 
     def rule(self) -> Rule:
         """A rule, with `never` or `only` before."""
@@ -505,8 +502,8 @@ class _Parser:
             least = int(low or 0)
             most = (int(high) if high else None) if comma else least
             if not (low or high) or (most is not None and most < least):
-                raise self.error(
-                    f"expected numbers in rising order, got {self.found}.",
+                raise self.unlike(
+                    "numbers in rising order",
                     "Write {3} for three, {1,3} for one to three, {,3} for at most three, or {2,} "
                     "for at least two.",
                 )
@@ -521,14 +518,11 @@ class _Parser:
         if self.takes("("):
             node = self.choice()
             if not self.takes(")"):
-                raise self.error(
-                    f"expected `)` for the `(` in column {opening + 1}, got {self.found}.",
-                    "Close the group.",
-                )
+                raise self.unlike(f"`)` for the `(` in column {opening + 1}", "Close the group.")
             return node
         if self.kind not in ("name", "quoted"):
-            raise self.error(
-                f"expected a step, got {self.found}.",
+            raise self.unlike(
+                "a step",
                 "Write the name of a tool, such as `refund`, or `any`, `model`, `answer`, `user`, "
                 "`review` or `Middleware.hook`.",
             )
@@ -554,26 +548,19 @@ class _Parser:
             return
         while True:
             if self.kind not in ("name", "quoted"):
-                raise self.error(
-                    f"expected the name of an argument, got {self.found}.",
-                    'Write conditions such as `euros<=50` or `order_id="A1"`.',
-                )
+                hint = 'Write conditions such as `euros<=50` or `order_id="A1"`.'
+                raise self.unlike("the name of an argument", hint)
             key = _unquoted(self.text) if self.kind == "quoted" else self.text
             self.advance()
             if self.kind != "sign" or self.text not in _COMPARISONS:
-                raise self.error(
-                    f"expected a comparison after `{key}`, got {self.found}.",
-                    f"Write one of {' '.join(_COMPARISONS)}; `~` is for a part of a text.",
-                )
+                hint = f"Write one of {' '.join(_COMPARISONS)}; `~` is for a part of a text."
+                raise self.unlike(f"a comparison after `{key}`", hint)
             sign = self.text
             yield Condition(key, sign, self.value())
             if self.takes(")"):
                 return
             if not self.takes(","):
-                raise self.error(
-                    f"expected `,` or `)` after a condition, got {self.found}.",
-                    "Separate conditions by commas.",
-                )
+                raise self.unlike("`,` or `)` after a condition", "Separate conditions by commas.")
 
     def value(self) -> Any:
         """The value after the current sign; the following token becomes the current token."""
@@ -585,8 +572,8 @@ class _Parser:
         except ValueError:
             self.advance()
             if self.kind != "quoted":
-                raise self.error(
-                    f"expected a value, got {self.found}.",
+                raise self.unlike(
+                    "a value",
                     'Write a number, a text in quotes such as "A1", true, false, null, or a list '
                     "in JSON.",
                 ) from None
@@ -604,8 +591,8 @@ class _Parser:
             result, is_quoted = self.text, False
         else:
             close = get_close_matches(self.text, OUTCOMES, n=1)
-            raise self.error(
-                f"expected a result, got {self.found}.",
+            raise self.unlike(
+                "a result",
                 f"Did you mean {close[0]}?"
                 if close
                 else "Write ok, error or pending for a call, an outcome such as jumped for a hook, "

@@ -376,21 +376,20 @@ def test_hooks_and_layers_set_reasons_of_their_own_and_the_last_counts(
     assert said["Idle", "around_model"] == said["Idle", "around_tool"] == ""
 
 
-@each("junk", [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()])
-def test_an_invalid_sink_is_refused_when_the_agent_is_built(junk: Any) -> None:
-    with pytest.raises(SpecError, match="decisions: "):
+class Sink:
+    async def __call__(self, decision: Decision) -> None: ...
+
+
+NO_SINKS = [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()]
+
+
+@each(
+    "junk, text",
+    [*((junk, "") for junk in NO_SINKS), (Sink(), "not be awaited"), (Sink().__call__, "awaited")],
+)
+def test_an_invalid_sink_is_refused_when_the_agent_is_built(junk: Any, text: str) -> None:
+    with pytest.raises(SpecError, match=f"decisions: .*{text}"):
         create_agent(ScriptedChatModel([]), decisions=junk)
-
-
-def test_a_coroutine_function_is_refused_as_a_sink() -> None:
-    async def sink(decision: Decision) -> None: ...
-
-    class Sink:
-        async def __call__(self, decision: Decision) -> None: ...
-
-    for junk in (sink, Sink()):
-        with pytest.raises(SpecError, match="would not be awaited"):
-            create_agent(ScriptedChatModel([]), decisions=junk)
 
 
 # What it costs
