@@ -282,16 +282,8 @@ def test_a_saved_plan_is_a_target(write: Write) -> None:
         ("plan.topology", "hello", "AF130"),
         ("langgraph.json", "{", "is not valid JSON"),
         ("langgraph.json", "{}", 'must have "graphs"'),
-        (
-            "langgraph.json",
-            '{"graphs": {"desk": 3}}',
-            "the graph 'desk' must be file.py:attribute, got 3",
-        ),
-        (
-            "langgraph.json",
-            '{"graphs": {"desk": "desk.py"}}',
-            "must be file.py:attribute, got 'desk.py'",
-        ),
+        ("langgraph.json", '{"graphs": {"desk": 3}}', "'desk' must be file.py:attribute, got 3"),
+        ("langgraph.json", '{"graphs": {"desk": "a.py"}}', "file.py:attribute, got 'a.py'"),
         ("langgraph.json", '{"graphs": {"desk": "nope.py:agent"}}', "nope.py does not exist"),
         ("langgraph.json:dsek", '{"graphs": {"desk": "desk.py:agent"}}', "Did you mean desk?"),
     ],

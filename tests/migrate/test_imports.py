@@ -33,36 +33,22 @@ def found(text: str) -> list[Finding]:
 
 
 REACT, AGENTS = "langgraph.prebuilt", "langchain.agents"
+HOME, BOUND = "agent_factory.prebuilt", f"{REACT}.chat_agent_executor"
+CALL, INNER = "create_react_agent(m, [])\n", "internal_call_transformer"
 
 
 @each(
     "text, old, new",
     [
-        ("from {} import create_react_agent as make\n", REACT, "agent_factory.prebuilt"),
+        ("from {} import create_react_agent as make\n", REACT, HOME),
         ("from {} import (ToolRuntime, tools_condition)\n", REACT, "agent_factory"),
-        (
-            "from {} import AgentState, create_react_agent\n",
-            f"{REACT}.chat_agent_executor",
-            "agent_factory.prebuilt",
-        ),
+        ("from {} import AgentState, create_react_agent\n", BOUND, HOME),
         ("from {} import create_agent, AgentState\n", AGENTS, "agent_factory"),
         # A module whose names the package does not offer
-        (
-            "from {}.middleware.internal_call_transformer import InternalCallTransformer\n",
-            AGENTS,
-            "agent_factory",
-        ),
-        (
-            "import {} as p\np.create_react_agent(m, [])\np.ValidationNode([])\n",
-            REACT,
-            "agent_factory.prebuilt",
-        ),
-        ("import {0}\n{0}.create_react_agent(m, [])\n", REACT, "agent_factory.prebuilt"),
-        (
-            "from {} import prebuilt\nprebuilt.create_react_agent(m, [])\n",
-            "langgraph",
-            "agent_factory",
-        ),
+        (f"from {{}}.middleware.{INNER} import InternalCallTransformer\n", AGENTS, "agent_factory"),
+        (f"import {{}} as p\np.{CALL}p.ValidationNode([])\n", REACT, HOME),
+        (f"import {{0}}\n{{0}}.{CALL}", REACT, HOME),
+        (f"from {{}} import prebuilt\nprebuilt.{CALL}", "langgraph", "agent_factory"),
         ("class A:\n    import {} as lp\n    node = lp.ToolNode\n", REACT, "agent_factory"),
         # Another variable of that name
         ("import {} as lp\ndef f(lp):\n    return lp.ToolNode\n", REACT, REACT),
@@ -236,7 +222,8 @@ def test_imports_that_lead_elsewhere_are_none_of_it() -> None:
     assert not found(old)
 
 
-MIDDLEWARE = "langchain.agents.middleware"
+MIDDLEWARE, INIT = "langchain.agents.middleware", "init_chat_model"
+PAUSE, HOOK = "human_in_the_loop.interrupt", "SummarizationMiddleware.before_model"
 
 
 @each(
@@ -244,22 +231,10 @@ MIDDLEWARE = "langchain.agents.middleware"
     [
         ("patch", "langchain.agents.create_agent", "agent_factory.create_agent"),
         ("mock.patch", f"{MIDDLEWARE}.pii.PIIMiddleware", "agent_factory.middleware.PIIMiddleware"),
-        (
-            "monkeypatch.setattr",
-            f"{MIDDLEWARE}.human_in_the_loop.interrupt",
-            "agent_factory.middleware.human_in_the_loop.interrupt",
-        ),
-        (
-            "mocker.patch",
-            f"{MIDDLEWARE}.summarization.SummarizationMiddleware.before_model",
-            "agent_factory.middleware.SummarizationMiddleware.before_model",
-        ),
+        ("monkeypatch.setattr", f"{MIDDLEWARE}.{PAUSE}", f"agent_factory.middleware.{PAUSE}"),
+        ("mocker.patch", f"{MIDDLEWARE}.summarization.{HOOK}", f"agent_factory.middleware.{HOOK}"),
         ("patch", f"{MIDDLEWARE}.tool_retry.time.sleep", "time.sleep"),
-        (
-            "patch",
-            "langchain.agents.factory.init_chat_model",
-            "langchain.chat_models.init_chat_model",
-        ),
+        ("patch", f"{AGENTS}.factory.{INIT}", f"langchain.chat_models.{INIT}"),
         ("patch", "langgraph.prebuilt.ToolNode.invoke", "agent_factory.ToolNode.invoke"),
     ],
 )
@@ -280,25 +255,15 @@ def test_a_path_that_is_patched_moves_with_what_it_names(call: str, old: str, ne
         ("from langchain.agents import AgentExecutor\n", 1, "name", "AgentExecutor"),
         ("import langchain.agents as a\na.AgentExecutor()\n", 2, "name", "AgentExecutor"),
         ("from langgraph.prebuilt.interrupt import deprecated\n", 1, "name", "no such name"),
+        (f"from {BOUND} import create_tool_calling_executor\n", 1, "name", "create_react_agent"),
         (
-            "from langgraph.prebuilt.chat_agent_executor import create_tool_calling_executor\n",
-            1,
-            "name",
-            "prebuilt.create_react_agent",
-        ),
-        (
-            "import langgraph.prebuilt as lp\nsetattr(lp, 'create_react_agent', fake)\n",
+            f"import {REACT} as lp\nsetattr(lp, 'ToolNode', fake)\n",
             2,
             "module",
             "the module itself",
         ),
         ("x = 'langchain.agents.create_agent'\n", 1, "text", "agent_factory.create_agent"),
-        (
-            "patch('langchain.agents.middleware.SummarizationMiddleware._create_summary')\n",
-            1,
-            "text",
-            "no such name",
-        ),
+        (f"patch('{MIDDLEWARE}.SummarizationMiddleware._summary')\n", 1, "text", "no such name"),
         (
             "import langchain.agents.middleware.human_in_the_loop as review\n"
             "patch.object(review, 'interrupt')\n",

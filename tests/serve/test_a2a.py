@@ -146,10 +146,8 @@ async def test_the_card_of_an_agent(url: str, tmp_path: Path) -> None:
     assert "'echo'" in answer["description"]
     assert answer["url"] == f"{url}/a2a/echo"  # where clients of version 0.3 look
     place = "/.well-known/agent-card.json"
-    for path, text in (
-        (f"/a2a/ech{place}", "There is no agent 'ech'."),
-        (place, f"{place}?agent=NAME"),
-    ):
+    unknown = f"/a2a/ech{place}", "There is no agent 'ech'."
+    for path, text in (unknown, (place, f"{place}?agent=NAME")):
         refused = httpx.get(url + path)
         assert (refused.status_code, text in refused.json()["detail"]) == (404, True)
     named = httpx.get(f"{url}{place}?agent=echo").json()
@@ -288,9 +286,8 @@ async def test_the_tasks_of_a_context(url: str) -> None:
     for word in ("Two", "Three"):
         await sent(url, "echo", message(word, context=first.context_id))
     async with connected(url, "echo") as client:
-        request = types.ListTasksRequest(
-            context_id=first.context_id, page_size=2, include_artifacts=True
-        )
+        options: Any = {"context_id": first.context_id, "page_size": 2}
+        request = types.ListTasksRequest(**options, include_artifacts=True)
         page = await client.list_tasks(request)
         assert (page.total_size, page.page_size) == (3, 2)
         assert [texts(task) for task in page.tasks] == [["You said: Three"], ["You said: Two"]]
@@ -353,9 +350,7 @@ async def test_several_decisions_name_what_they_decide(url: str) -> None:
     task = await sent(url, "twice", "Pay")
     waits = MessageToDict(task.status.message.parts[1].data)["waits"]
     assert len(waits) == 2
-    with pytest.raises(
-        errors.InvalidParamsError, match=r"waits for 2 decisions\. Send data such as"
-    ):
+    with pytest.raises(errors.InvalidParamsError, match=r"for 2 decisions\. Send data such as"):
         await sent(url, "twice", message("approve", task=task.id))
     stranger = {"decisions": {"w-9": {"type": "approve"}}}
     with pytest.raises(errors.InvalidParamsError, match="does not wait for w-9"):
@@ -370,30 +365,19 @@ async def test_several_decisions_name_what_they_decide(url: str) -> None:
 async def test_what_decides_nothing_changes_nothing(url: str, service: Service) -> None:
     task = await sent(url, "desk", "Pay")
 
-    async def refused(
-        request: types.SendMessageRequest, *options: Any, **more: Any
-    ) -> errors.A2AError:
+    async def refused(request: Any, *options: Any, **more: Any) -> errors.A2AError:
         with pytest.raises(errors.A2AError) as error:
             await sent(url, "desk", request, *options, **more)
         return error.value
 
+    invalid, unsupported = errors.InvalidParamsError, errors.UnsupportedOperationError
+    typo = message(new_data_part({"type": "aprove"}), task=task.id)
+    elsewhere = message("approve", task=task.id, context="t-other")
     for attempt, kind, reason in (
-        (message("yes please", task=task.id), errors.InvalidParamsError, "must decide about pay"),
-        (
-            message(new_data_part({"type": "aprove"}), task=task.id),
-            errors.InvalidParamsError,
-            'Did you mean {"type": "approve"}?',
-        ),
-        (
-            message("approve", task=task.id, context="t-other"),
-            errors.InvalidParamsError,
-            "belongs to",
-        ),
-        (
-            message("And?", context=task.context_id),
-            errors.UnsupportedOperationError,
-            "the message was not taken",
-        ),
+        (message("yes please", task=task.id), invalid, "must decide about pay"),
+        (typo, invalid, 'Did you mean {"type": "approve"}?'),
+        (elsewhere, invalid, "belongs to"),
+        (message("And?", context=task.context_id), unsupported, "the message was not taken"),
         (message("approve", task=uuid4().hex), errors.TaskNotFoundError, "does not exist"),
     ):
         error = await refused(attempt)

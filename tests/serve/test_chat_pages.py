@@ -351,29 +351,16 @@ ATTRIBUTES = re.compile(
     "aria-label|class|data-copy-code|href|rel|role|start|tabindex|target|title|type"
 )
 ADDRESSES = ["javascript:x", "/inbox", "//x", "http://x", "mailto:a@b", "data:text/html,x", "http:"]
+SIGNS = """
+[a]( ) javascript: http://x //x < > ![ ]( " ' ` ``` | - |:-:| <script> mailto:a@b data:text/html,x
+&lt; \\ * # python html
+"""
 PIECES = st.sampled_from(
     [
-        *(
-            "[a](",
-            ")",
-            "javascript:",
-            "http://x",
-            "//x",
-            "<",
-            ">",
-            "![",
-            "](",
-            '"',
-            "'",
-            "`",
-            "```",
-        ),
-        *("|", "-", "|:-:|", "<script>", "mailto:a@b", "data:text/html,x", "&lt;", "\\", "*", "#"),
-        *("python", "html"),
-        *("<img src=x onerror=y>", " ", "    ", " onclick=x", "\n"),
+        *SIGNS.split(),
+        *("<img src=x onerror=y>", " ", "    ", " onclick=x", "\n", "[b]: javascript:x\n"),
         *(f"[a]({address})" for address in ADDRESSES),
         *(f"<{address}>" for address in ADDRESSES),
-        "[b]: javascript:x\n",
     ]
 )
 

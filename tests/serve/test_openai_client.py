@@ -186,10 +186,8 @@ def test_a_run_that_fails(client: openai.OpenAI, service: Service) -> None:
 def test_images_and_files_reach_the_agent(client: openai.OpenAI, service: Service) -> None:
     options = in_thread()
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
-    file = {
-        "type": "file",
-        "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="},
-    }
+    pdf = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="}
+    file = {"type": "file", "file": pdf}
     parts = [{"type": "text", "text": "Look"}, picture, file]
     assert answer(client, "echo", user(parts), **options) == "You said: Look"
     message, _ = service.threads.state(options["extra_headers"]["X-Thread-Id"]).values["messages"]
@@ -415,11 +413,8 @@ def test_a_tool_choice(ask: Asked, service: Service, choice: Any, first: Any) ->
     assert offered(model) == [first, first, (["pay"], None)]
 
 
-SCHEMA = {
-    "name": "point",
-    "strict": True,
-    "schema": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
-}
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+SCHEMA = {"name": "point", "strict": True, "schema": POINT}
 
 
 @pytest.mark.parametrize(
@@ -448,11 +443,8 @@ def test_a_format_and_tools(ask: Asked, service: Service) -> None:
     assert json.loads(message["content"]) == {"x": 1}
 
 
-ASSISTANT = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "a", "arguments": "{}"}}],
-}
+CALLED = {"id": "c", "type": "function", "function": {"name": "a", "arguments": "{}"}}
+ASSISTANT = {"role": "assistant", "content": "", "tool_calls": [CALLED]}
 ANSWER = {"role": "tool", "tool_call_id": "c", "content": "x"}
 
 

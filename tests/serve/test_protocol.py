@@ -129,11 +129,8 @@ def test_tool_calls_begin_and_end(talk: Conversation) -> None:
     talk.start("payer")
     events = talk.events()
     started, finished = shown(events, "tools")
-    assert (started["event"], started["tool_name"], started["input"]) == (
-        "tool-started",
-        "pay",
-        {"euros": 5},
-    )
+    begin = (started["event"], started["tool_name"], started["input"])
+    assert begin == ("tool-started", "pay", {"euros": 5})
     assert (finished["event"], finished["output"]["content"]) == ("tool-finished", "Paid 5.")
     assert started["tool_call_id"] == finished["tool_call_id"]
     assert shown(events, "custom") == [{"payload": {"paying": 5}}]
@@ -298,12 +295,7 @@ def test_what_others_do_is_seen(service: Service, talk: Conversation) -> None:
 
 INVALID = "invalid_argument"
 REFUSED = [
-    (
-        "run.start",
-        {"assistant_id": "nobody", "input": {}},
-        INVALID,
-        "assistant 'nobody': does not exist",
-    ),
+    ("run.start", {"assistant_id": "nobody", "input": {}}, INVALID, "'nobody': does not exist"),
     ("run.start", {"input": HI}, INVALID, "params.assistant_id is missing"),
     ("run.start", {"assistant_id": "echo", "input": {}}, INVALID, "input is empty"),
     ("run.start", {"assistant_id": "echo"}, INVALID, "input is missing"),
@@ -346,8 +338,7 @@ def test_what_is_no_command_is_refused(talk: Conversation, body: Any) -> None:
     answer = response.json()
     assert response.status_code == 422
     assert (answer["type"], answer["id"], answer["error"]) == ("error", None, INVALID)
-    bodies: list[Any] = [{}, {"channels": []}, {"channels": ["tokens"]}]
-    for channels in bodies:
+    for channels in ({}, {"channels": []}, {"channels": ["tokens"]}):
         response = talk.http.post(f"/threads/{talk.thread}/stream/events", json=channels)
         assert (response.status_code, "channels" in response.json()["detail"]) == (422, True)
 

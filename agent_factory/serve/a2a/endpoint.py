@@ -105,10 +105,11 @@ class _ContextBuilder(DefaultServerCallContextBuilder):
 
 
 @contextmanager
-def _a2a_errors(request: Request) -> Iterator[None]:
-    """Errors of the service as errors of A2A."""
+def _request_of(context: ServerCallContext) -> Iterator[Request]:
+    """The request of a call, with errors of the service as errors of A2A."""
+    request: Request = context.state["request"]
     try:
-        yield
+        yield request
     # The last clause would make internal errors of them.
     except A2AError:
         raise
@@ -130,8 +131,7 @@ class _Handler(RequestHandler):
     @validate_request_params
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
         """Submit a message, or decide; return the task once it has ended or waits for input."""
-        request = context.state["request"]
-        with _a2a_errors(request):
+        with _request_of(context) as request:
             exchange = await run_in_threadpool(self._begin, params, request)
             if not params.configuration.return_immediately:
                 async for _ in exchange.follow():
@@ -144,8 +144,7 @@ class _Handler(RequestHandler):
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
         """Submit a message, or decide; stream the events of the task."""
-        request = context.state["request"]
-        with _a2a_errors(request):
+        with _request_of(context) as request:
             exchange = await run_in_threadpool(self._begin, params, request)
             async for event in events_of(exchange, request):
                 if isinstance(event, Task):
@@ -155,8 +154,7 @@ class _Handler(RequestHandler):
     @validate_request_params
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
         """The task."""
-        request = context.state["request"]
-        with _a2a_errors(request):
+        with _request_of(context) as request:
             validate_history_length(params)
             exchange = await run_in_threadpool(self._about, request, params.id)
             task = await run_in_threadpool(task_of, self._service, request, exchange.run)
@@ -167,31 +165,8 @@ class _Handler(RequestHandler):
         self, params: ListTasksRequest, context: ServerCallContext
     ) -> ListTasksResponse:
         """The tasks of an agent, the newest first."""
-        request = context.state["request"]
         size = params.page_size if params.HasField("page_size") else DEFAULT_LIST_TASKS_PAGE_SIZE
-        filters: dict[str, Any] = {
-            "tenant": request.state.principal.tenant,
-            "agent": request.path_params["agent"],
-        }
-        if params.status:
-            filters["status"] = [name for name, state in STATES.items() if state == params.status]
-
-        def work() -> ListTasksResponse:
-            start, thread = int(params.page_token or "0"), params.context_id or None
-            threads = self._service.threads
-            total = threads.count_runs(thread, **filters)
-            # An unknown context has no tasks; its thread would be NotFound.
-            runs = threads.runs(thread, **filters, limit=size, offset=start) if total else []
-            tasks = [task_of(self._service, request, run) for run in runs]
-            end = start + size
-            return ListTasksResponse(
-                tasks=[apply_history_length(task, params) for task in tasks],
-                page_size=size,
-                total_size=total,
-                next_page_token=str(end) if end < total else "",
-            )
-
-        with _a2a_errors(request):
+        with _request_of(context) as request:
             if params.HasField("status_timestamp_after"):
                 text = "Tasks cannot be listed by statusTimestampAfter."
                 raise UnsupportedOperationError(text)
@@ -199,13 +174,32 @@ class _Handler(RequestHandler):
             validate_history_length(params)
             if not (params.page_token or "0").isdecimal():
                 raise InvalidParamsError("pageToken must be the nextPageToken of another page.")
-            return await run_in_threadpool(work)
+            return await run_in_threadpool(self._tasks, request, params, size)
+
+    def _tasks(self, request: Request, params: ListTasksRequest, size: int) -> ListTasksResponse:
+        filters: dict[str, Any] = {
+            "tenant": request.state.principal.tenant,
+            "agent": request.path_params["agent"],
+        }
+        if params.status:
+            filters["status"] = [name for name, state in STATES.items() if state == params.status]
+        start, thread = int(params.page_token or "0"), params.context_id or None
+        threads = self._service.threads
+        total, end = threads.count_runs(thread, **filters), start + size
+        # An unknown context has no tasks; its thread would be NotFound.
+        runs = threads.runs(thread, **filters, limit=size, offset=start) if total else []
+        tasks = [task_of(self._service, request, run) for run in runs]
+        return ListTasksResponse(
+            tasks=[apply_history_length(task, params) for task in tasks],
+            page_size=size,
+            total_size=total,
+            next_page_token=str(end) if end < total else "",
+        )
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
         """End a task."""
-        request = context.state["request"]
-        with _a2a_errors(request):
+        with _request_of(context) as request:
             exchange = await self._at_work(request, params.id, TaskNotCancelableError)
             await exchange.cancel()
             return await run_in_threadpool(task_of, self._service, request, exchange.run)
@@ -215,8 +209,7 @@ class _Handler(RequestHandler):
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
         """The events of a task, from the beginning."""
-        request = context.state["request"]
-        with _a2a_errors(request):
+        with _request_of(context) as request:
             exchange = await self._at_work(request, params.id, UnsupportedOperationError)
             async for event in events_of(exchange, request):
                 yield event

@@ -15,18 +15,8 @@ from agent_factory.serve.langgraph.start import check_strategy, checked_input, r
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Assistant, Cron, Crons, Service
 
-_OPTIONS = {
-    "input": "message",
-    "config": "config",
-    "context": "context",
-    "metadata": "metadata",
-    "stream_mode": "stream",
-    "stream_subgraphs": "subgraphs",
-    "interrupt_before": "interrupt_before",
-    "interrupt_after": "interrupt_after",
-    "webhook": "webhook",
-}
-"""Arguments of `Service.submit`, by the fields of a request."""
+_OPTIONS = {"input": "message", "stream_mode": "stream", "stream_subgraphs": "subgraphs"}
+"""Arguments of `Service.submit`, by the fields of a request that have other names."""
 
 
 class CronRoutes(Endpoints):
@@ -79,7 +69,7 @@ class CronRoutes(Endpoints):
             {"assistant_id": cron.assistant, "schedule": cron.schedule, **cron.request, **sent}
         )
         options = self._options(whole, self._assistant(request, cron.assistant))
-        changed = [option for field, option in _OPTIONS.items() if field in sent]
+        changed = options.keys() & {_OPTIONS.get(field, field) for field in sent}
         names = sent.keys() & {"schedule", "timezone", "enabled", "metadata"}
         values: dict[str, Any] = {
             # Code may have created the cron, with other options.

@@ -54,7 +54,6 @@ _STATUS = {
     "failed": "error",
     "cancelled": "interrupted",
 }
-_STRATEGY = {"queue": "enqueue"}
 _ACTIVE = ("pending", "running")
 _ENDED = ("done", "failed", "cancelled")
 
@@ -302,7 +301,7 @@ def _places(run: Run) -> dict[str, str]:
 def shown(run: Run) -> dict[str, object]:
     """A run, for clients of LangGraph."""
     info, asked = run.info, run.request
-    config = asked.get("config", {})
+    busy = asked.get("busy")
     return {
         "run_id": info.id,
         "thread_id": info.thread_id,
@@ -312,10 +311,10 @@ def shown(run: Run) -> dict[str, object]:
         "updated_at": time_text(info.updated_at),
         "status": _STATUS[info.status],
         "metadata": info.metadata,
-        "multitask_strategy": _STRATEGY.get(asked.get("busy", ""), asked.get("busy")),
+        "multitask_strategy": "enqueue" if busy == "queue" else busy,
         "kwargs": {
             "input": asked.get("input"),
-            "config": config,
+            "config": asked.get("config", {}),
             "checkpoint_id": asked.get("checkpoint"),
             "stream_mode": asked.get("stream"),
             "subgraphs": asked.get("subgraphs"),

@@ -109,6 +109,8 @@ def read_args(
 # None may be the value of an argument.
 _MISSING = object()
 
+_TYPES: dict[type, str] = {str: "string", bool: "boolean", int: "number", float: "number"}
+
 
 def _field(name: str, schema: Mapping[str, Any], value: object) -> Field:
     part = _resolved((schema.get("properties") or {}).get(name) or {}, schema)
@@ -129,18 +131,12 @@ def _field(name: str, schema: Mapping[str, Any], value: object) -> Field:
 def _kind(part: Mapping[str, Any], value: object) -> tuple[Kind, tuple[str, ...]]:
     if "enum" in part:
         return "choice", tuple(json.dumps(choice, ensure_ascii=False) for choice in part["enum"])
-    kinds: dict[object, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
-    if (kind := kinds.get(part.get("type"))) is not None:
-        return kind, ()
-    if part.get("type") == "string" or (not part and isinstance(value, str)):
+    # Without a schema, by the value.
+    kind: Any = part.get("type") if part else _TYPES.get(type(value))
+    if kind == "string":
         is_long = isinstance(value, str) and (len(value) > 60 or len(value.splitlines()) > 1)
         return "lines" if is_long else "text", ()
-    # Before numbers, since True and False are ints.
-    if not part and isinstance(value, bool):
-        return "boolean", ()
-    if not part and isinstance(value, int | float):
-        return "number", ()
-    return "json", ()
+    return kind if kind in ("integer", "number", "boolean") else "json", ()
 
 
 def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -169,19 +165,15 @@ def _value(field: Field) -> object:
         return _lines(text) if text or field.required else _MISSING
     if not text.strip():
         return _MISSING
-    if field.kind == "integer":
-        try:
-            return int(text)
-        except ValueError:
-            raise ValueError(f"Enter a whole number, not {text!r}.") from None
-    if field.kind == "number":
-        try:
-            number = float(text)
-        except ValueError:
-            raise ValueError(f"Enter a number, not {text!r}.") from None
-        # A whole number stays whole: 5 is not 5.0 to a tool.
-        return int(number) if number.is_integer() and "." not in text else number
     try:
+        if field.kind == "integer":
+            return int(text)
+        if field.kind == "number":
+            number = float(text)
+            # A whole number stays whole: 5 is not 5.0 to a tool.
+            return int(number) if number.is_integer() and "." not in text else number
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(f"This is not JSON: {error}.") from None
+        kind = {"integer": "a whole number", "number": "a number"}.get(field.kind)
+        problem = f"Enter {kind}, not {text!r}." if kind else f"This is not JSON: {error}."
+        raise ValueError(problem) from None

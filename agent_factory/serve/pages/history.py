@@ -186,11 +186,7 @@ class ThreadHistory:
         branches = self._service.threads.branches(self._thread.id, limit=MOST_BRANCHES)
         if len(branches) < 2:
             return []
-        ends = (self.state(branch[0]) for branch in branches)
-        return [
-            Branch(branch, ids_of(messages_of(end)))
-            for branch, end in zip(branches, ends, strict=True)
-        ]
+        return [Branch(ids, ids_of(messages_of(self.state(ids[0])))) for ids in branches]
 
     def fork(self, message: str, at: str | None, *, keeps: bool) -> str:
         """The checkpoint from which a message is written again, or answered again.
