@@ -289,8 +289,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         - An exception of the run is raised at the `yield`. A flow that handles the exception and
           returns ends the run with its result.
         - At a pause, `RunPaused` is raised there: `finally` and `with` release resources while a
-        person
-          decides. When the run goes on, a new call of the method begins.
+          person decides. When the run goes on, a new call of the method begins.
         - A cancellation, and the end of a stream that is not read to its end, are raised there
           too. No flow can suppress a cancellation or a pause.
 
