@@ -25,7 +25,7 @@ BOOSTS = {
     "examples/": 0.3,
     "contents/": 0.5,
     "faq/": 0.6,
-    "guarantees/": 0.15,
+    "guarantees/": 0.3,
 }
 """Weight of the words of a page in a search, by the beginning of the path; 1 for guides.
 
