@@ -14,6 +14,7 @@ from langgraph.types import Command
 from agent_factory import ModelRequest, ModelResponse, ToolRuntime, create_agent
 from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
+from samples import mail
 from tables import each
 
 CHAT = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
@@ -24,12 +25,6 @@ ANSWER = ModelResponse(result=[AIMessage("answer")])
 def search(query: str) -> str:
     """Search."""
     return "found"
-
-
-@tool
-def mail(to: str) -> str:
-    """Mail."""
-    return "sent"
 
 
 def summarizing(cls: Any = m.SummarizationMiddleware, **settings: Any) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count, repeat
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from agent_factory import (
     get_tools,
     review,
 )
+from agent_factory.errors import EndlessLoop
 from agent_factory.middleware import (
     CallChanged,
     HumanInTheLoopMiddleware,
@@ -46,6 +48,7 @@ from agent_factory.review import (
 )
 from agent_factory.review.standing_approvals import StoredApprovals
 from agent_factory.testing import ScriptedChatModel
+from samples import edit as edit_into
 from samples import tool_texts
 from tables import each
 
@@ -691,3 +694,84 @@ def test_a_call_without_a_state_is_restricted(state: Any, action: Any, matches: 
 def test_a_condition_on_an_argument_named_seen_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="For an argument of this name, pass a function"):
         Rule("mail", "ask", when={"seen": value})
+
+
+# Several reviews in one stack
+
+FIND = ("find", {"query": "x"})
+
+
+def reviewing(*tools: str, mode: Any = "per_call") -> HumanInTheLoopMiddleware:
+    return HumanInTheLoopMiddleware(dict.fromkeys(tools, True), interrupt_mode=mode, name="outer")
+
+
+def talk(go: Go, shop: Shop, outer: Any, inner: Any, *answers: Any, more: Any = ()) -> list[Any]:
+    """What two reviews ask in turn, each time answered with the next decision, until the end."""
+    agent = shop.agent(inner, *more, first=[outer], interrupt_mode="per_call")
+    asked, result = [], go(agent, "Hi")
+    for answer in answers:
+        (waiting,) = result["__interrupt__"]
+        batched = "action_requests" in waiting.value
+        action = waiting.value["action_requests"][0] if batched else waiting.value
+        asked.append((action["name"], action["args"]))
+        resume = {"decisions": [answer]} if batched else answer
+        result = go(agent, Command(resume={waiting.id: resume}))
+    assert "__interrupt__" not in result
+    return asked
+
+
+def finding() -> Shop:
+    return Shop([{"name": "find", "args": {"query": "x"}, "id": "c"}])
+
+
+class Changes(AgentMiddleware):
+    """A layer that changes the words of each search."""
+
+    def __init__(self, words: Iterator[str]) -> None:
+        super().__init__()
+        self.words = words
+
+    def around_tool(self, request: Any) -> Any:
+        args = {"query": next(self.words)}
+        return (yield replace(request, tool_call={**request.tool_call, "args": args}))
+
+
+@MODES
+@each("decision, ran", [(APPROVE, [(1000, "Ann")]), ({"type": "reject"}, [])])
+def test_the_outer_review_decides_about_what_the_inner_one_has_edited(
+    go: Go, mode: Any, decision: Any, ran: Any
+) -> None:
+    shop, into_pay = finding(), edit_into("pay", euros=1000)
+    asked = talk(go, shop, reviewing("pay", mode=mode), {"find": True}, into_pay, decision)
+    assert asked == [FIND, ("pay", {"euros": 1000})]
+    assert shop.ran == ran
+    if ran:
+        messages = shop.agent({}).get_state(ONE).values["messages"]
+        assert "You asked for find" in messages[2].text
+
+
+def test_both_reviews_are_asked_about_a_call_that_a_layer_changes(go: Go) -> None:
+    shop, changes = finding(), Changes(repeat("y"))
+    asked = talk(go, shop, reviewing("find"), {"find": True}, *[APPROVE] * 4, more=[changes])
+    assert asked == [FIND, FIND, ("find", {"query": "y"}), ("find", {"query": "y"})]
+    assert shop.ran == ["y"]
+
+
+def test_an_edit_of_both_reviews_is_kept_when_the_call_begins_again(go: Go) -> None:
+    shop, both = finding(), ("find", "pay")
+    # The outer one decides first, and again about what the inner one has made of it.
+    answers = edit_into("find", query="outer"), edit_into("find", query="inner"), APPROVE
+    asked = talk(go, shop, reviewing(*both), dict.fromkeys(both, True), *answers)
+    assert asked == [FIND, ("find", {"query": "outer"}), ("find", {"query": "inner"})]
+    assert shop.ran == ["inner"]
+
+
+@MODES
+def test_a_call_that_changes_each_time_ends_with_an_error(go: Go, mode: Any) -> None:
+    shop, judge = finding(), ScriptedChatModel([HARMLESS] * 100)
+    policy = ToolPolicy(Rule("*", "judge"), judge=judge)
+    agent = shop.agent(policy, Changes(map(str, count())), interrupt_mode=mode)
+    with pytest.raises(EndlessLoop, match="layers changed this call 10 times"):
+        go(agent, "Hi")
+    assert len(judge.requests) == 10
+    assert shop.ran == []

@@ -22,10 +22,6 @@ DECISIONS = ScriptedDecisionModel(answers=[])
 NAN = float("nan")
 
 
-async def coroutine(*_: object) -> str:
-    return ""
-
-
 def judged(**arguments: Any) -> object:
     return m.AutoModeMiddleware(**{"tools": ["delete"], "classifier": MODEL, **arguments})
 
@@ -227,7 +223,7 @@ WRONG: dict[Callable[..., object], list[Row]] = {
         (of_send(allow=[]), "has unknown keys 'allow'. Use allowed_dec"),
         (of_send(allowed_decisions=[]), "a list of some of approve, edit"),
         (of_send(description=3), "must be a string or a plain function"),
-        (of_send(when=coroutine), "must be a plain function of the ToolCall"),
+        (of_send(when=asyncio.sleep), "must be a plain function of the ToolCall"),
         (of_send(when=True), "must be a plain function of the ToolCall"),
         (of_send(args_schema="x"), "must be a JSON schema, a dict"),
         ({"interrupt_mode": "each"}, "interrupt_mode must be 'batched' or 'per_call'"),
@@ -263,7 +259,7 @@ WRONG: dict[Callable[..., object], list[Row]] = {
             ({"handle": x}, "handle must be an exception type", TypeError)
             for x in (5, (), KeyboardInterrupt, (ValueError, int), "all", None)
         ),
-        ({"handle": coroutine}, "plain function", TypeError),
+        ({"handle": asyncio.sleep}, "plain function", TypeError),
         ({"models": [None]}, "model 1 must be a chat model or 'provider:name'", TypeError),
         ({"models": [MODEL, ScriptedChatModel]}, "model 2 must be a chat model", TypeError),
         ({"models": [(MODEL, 5)]}, "must come with a dict of model_settings", TypeError),
@@ -420,7 +416,7 @@ WRONG: dict[Callable[..., object], list[Row]] = {
     m.ToolErrorMiddleware: [
         ({"on_error": "Sorry."}, "on_error must be a plain function"),
         ({"on_error": ValueError}, "on_error must be a plain function"),
-        ({"on_error": coroutine}, "a coroutine function as aon_error"),
+        ({"on_error": asyncio.sleep}, "a coroutine function as aon_error"),
         ({"aon_error": lambda error, request: "x"}, "aon_error must be an `async def` function"),
         ({"aon_error": "Sorry."}, "aon_error must be"),
         ({"tools": []}, "would be covered"),
