@@ -57,10 +57,10 @@ from ._shared.recall import LIST, recall_tool
 from ._shared.summaries import (
     HEADING,
     SOURCE,
-    Numbers,
     Summary,
     content_of,
     is_summary,
+    number_in,
     replaced,
     stored_summaries,
     summary_message,
@@ -463,8 +463,8 @@ class _Call:
         return {content_of(summary): summary for summary in stored_summaries(self._original)}
 
     @cached_property
-    def _numbers(self) -> Numbers:
-        return Numbers(self._original)
+    def _number_of(self) -> Callable[[AnyMessage], int]:
+        return number_in(self._original)
 
     def _stored_as(self, message: AnyMessage) -> Summary | None:
         return self._stored.get(str(message.content)) if is_summary(message) else None
@@ -485,7 +485,7 @@ class _Call:
             if not isinstance(message, SystemMessage)
             # Messages of another layer for this call are not in the thread, and will be added
             # again.
-            and (not self.keep_thread or is_summary(message) or self._numbers.of(message))
+            and (not self.keep_thread or is_summary(message) or self._number_of(message))
         ]
         return [] if all(map(is_summary, old)) else old
 
@@ -500,8 +500,8 @@ class _Call:
         """Replace messages by a summary of the first of them; the others are left out."""
         # A summary of summaries stands for all messages of these.
         earlier = [summary for message in old if (summary := self._stored_as(message))]
-        replaced_now = [message for message in old if self._numbers.of(message)]
-        left = [number for message in old[read:] if (number := self._numbers.of(message))]
+        replaced_now = [message for message in old if self._number_of(message)]
+        left = [number for message in old[read:] if (number := self._number_of(message))]
         self.left_out = [pair for summary in earlier for pair in summary["left_out"]]
         if left:
             self.left_out.append([left[0], left[-1]])
@@ -509,7 +509,7 @@ class _Call:
         until += [message.id for message in replaced_now if message.id]
         new_summary = Summary(
             text=text.removeprefix(HEADING),  # a function may return an earlier summary
-            note=self._note(self._numbers.of(replaced_now[-1]) if replaced_now else 0),
+            note=self._note(self._number_of(replaced_now[-1]) if replaced_now else 0),
             until=until[-_BOUNDARY:],
             left_out=self.left_out,
         )
@@ -524,7 +524,13 @@ class _Call:
         # Nothing outside of a summary is removed from the thread.
         keeps = self.keep_thread or bool(self.left_out)
         if not keeps:
-            self._removed_ids += [*self._hidden_by(earlier), *(m.id for m in replaced_now if m.id)]
+            # The messages of the thread in earlier summaries go, too.
+            thread: Sequence[AnyMessage] = self._original.state.get("messages", ())
+            last_ids = {id_ for summary in earlier for id_ in summary["until"]}
+            end = max((at for at, m in enumerate(thread, 1) if m.id in last_ids), default=0)
+            others = {m.id for m in self.request.messages}.union(self._removed_ids)
+            self._removed_ids += [m.id for m in thread[:end] if m.id and m.id not in others]
+            self._removed_ids += [m.id for m in replaced_now if m.id]
         ids = [] if keeps else self._removed_ids
         # In the thread, the summary takes the id, and so the position, of the first message.
         # Replacing the whole list instead would drop other writes to the list in this step.
@@ -537,14 +543,6 @@ class _Call:
         if not keeps and stored_summaries(self._original):  # of an instance that kept the thread
             self.update["summaries"] = {self._owner: _NONE}
         return messages
-
-    def _hidden_by(self, summaries: Sequence[Summary]) -> list[str]:
-        """The ids of the messages of the thread in stored summaries."""
-        thread: Sequence[AnyMessage] = self._original.state.get("messages", ())
-        until = {id_ for summary in summaries for id_ in summary["until"]}
-        end = max((at for at, message in enumerate(thread, 1) if message.id in until), default=0)
-        others = {message.id for message in self.request.messages}.union(self._removed_ids)
-        return [message.id for message in thread[:end] if message.id and message.id not in others]
 
     def _note(self, last: int) -> str:
         """Note to the model about the messages that a summary replaces."""

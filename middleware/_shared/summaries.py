@@ -6,7 +6,7 @@ its own work: messages to be hidden further in must not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
@@ -58,17 +58,12 @@ def with_links(text: str, earlier: str, messages: Iterable[BaseMessage]) -> str:
     return f"{text}\n\n{_LINKS}{' '.join(missing[-_MAX_LINKS:])}" if missing else text
 
 
-class Numbers:
-    """The number of each message of a thread, which begins with 1."""
-
-    def __init__(self, request: ModelRequest[Any]) -> None:
-        thread = request.state.get("messages", ())
-        # Outside of an agent, messages may have no ids.
-        self._positions = {message.id or id(message): at for at, message in enumerate(thread, 1)}
-
-    def of(self, message: AnyMessage) -> int:
-        """The number of a message; 0 if the thread does not hold the message."""
-        return self._positions.get(message.id or id(message), 0)
+def number_in(request: ModelRequest[Any]) -> Callable[[AnyMessage], int]:
+    """A function that returns the number of a message in the thread, from 1 on; 0 for others."""
+    thread = request.state.get("messages", ())
+    # Outside of an agent, messages may have no ids.
+    positions = {message.id or id(message): at for at, message in enumerate(thread, 1)}
+    return lambda message: positions.get(message.id or id(message), 0)
 
 
 def stored_summaries(request: ModelRequest[Any]) -> Sequence[Summary]:
@@ -87,15 +82,15 @@ def with_summaries(request: ModelRequest[Any]) -> list[AnyMessage]:
     messages = request.messages
     if not request.state.get("summaries"):
         return messages  # three layers ask at each call
-    numbers: Numbers | None = None
+    number_of: Callable[[AnyMessage], int] | None = None
     for summary in stored_summaries(request):
         until = summary["until"]
         end = next((i for i in range(len(messages), 0, -1) if messages[i - 1].id in until), 0)
         old = messages[:end]
         # The history of a long thread is compared with itself in most calls.
         if old and messages is not request.state.get("messages"):
-            numbers = numbers or Numbers(request)
-            old = [m for m in old if is_summary(m) or numbers.of(m)]
+            number_of = number_of or number_in(request)
+            old = [m for m in old if is_summary(m) or number_of(m)]
         if old:
             messages = replaced(messages, old, summary_message(summary))
     return messages

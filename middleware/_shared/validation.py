@@ -18,12 +18,6 @@ def copied(value: T) -> T:
     """A copy of a list, a dict, a set or a tuple, with inner copies; any other object unchanged.
 
     A built-in keeps no container of its caller, who may change the container afterwards.
-
-    >>> trigger = [{"tokens": 4000}]
-    >>> kept = copied(trigger)
-    >>> trigger[0]["tokens"] = 1
-    >>> kept
-    [{'tokens': 4000}]
     """
     copy: Any = value
     kind: Any = type(value)

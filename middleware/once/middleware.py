@@ -267,7 +267,25 @@ class OnceMiddleware(PayloadFree[OnceState]):
             return error_result(call, _FAILED.format(unknown=problem))
         if policy == "rerun":
             return None
-        decision = yield from _decision_about(earlier, call, _QUESTION.format(unknown=problem))
+        allowed: tuple[DecisionType, ...] = ("approve", "reject", "respond")
+        question = _QUESTION.format(unknown=problem)
+        pending = PendingCall(
+            str(call["id"]), call["name"], call["args"], "review", allowed, question
+        )
+
+        def ask() -> Flow[Any]:
+            yield from ()
+            return Question([pending]).ask()
+
+        outside = EffectError(
+            call["name"],
+            "cannot be asked about outside of an agent.",
+            "Test the answers in an agent with a checkpointer.",
+        )
+        # LangGraph assigns answers to the interrupts of a task by order, so a question in the task
+        # of the tool could take the answer to a question of the tool. A graph has a separate
+        # namespace. Questions about earlier attempts are passed in their order.
+        decision = yield from once_per_task([earlier.attempt], ask, outside)
         if decision["type"] == "reject":
             text = decision.get("message") or _REJECTION.format(unknown=problem)
             return error_result(call, text)
@@ -285,25 +303,3 @@ def _end(
         yield from stored(store.finish, effect, dump(result))
     elif not outcome_unknown(error):
         yield from stored(store.release, effect)
-
-
-def _decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
-    """Ask a person about an attempt with unknown outcome; return the decision.
-
-    LangGraph assigns answers to the interrupts of a task by order, so a question in the task of the
-    tool could take the answer to a question of the tool. A graph has a separate namespace.
-    """
-    allowed: tuple[DecisionType, ...] = ("approve", "reject", "respond")
-    pending = PendingCall(str(call["id"]), call["name"], call["args"], "review", allowed, question)
-
-    def ask() -> Flow[object]:
-        yield from ()
-        return Question([pending]).ask()
-
-    error = EffectError(
-        call["name"],
-        "cannot be asked about outside of an agent.",
-        "Test the answers in an agent with a checkpointer.",
-    )
-    # Questions about earlier attempts are passed in their order.
-    return (yield from once_per_task([earlier.attempt], ask, error))
