@@ -151,13 +151,11 @@ class Runs(Endpoints):
 
         async def work() -> None:
             with suppress(NotFound):  # somebody has deleted the thread
-                status = await run_in_threadpool(lambda: run.status)
-                if status in ("queued", "running"):
+                if await run_in_threadpool(lambda: run.status) in ("queued", "running"):
                     with suppress(RunFailed, RunCancelled):
                         await run.aresult()
-                    status = await run_in_threadpool(lambda: run.status)
                 # A run that waits goes on in the thread.
-                if status in _ENDED:
+                if await run_in_threadpool(lambda: run.status) in _ENDED:
                     await run_in_threadpool(self._service.threads.delete, run.thread_id)
 
         # The task of the request ends as soon as the client has gone.
