@@ -46,11 +46,6 @@ class Binding:
         """The bound name, or the dotted path of the module."""
         return self.alias.evaluated_alias or self.alias.evaluated_name
 
-    @property
-    def is_one_name(self) -> bool:
-        """True if a single name is bound, rather than a path from a top-level package."""
-        return isinstance(self.statement, cst.ImportFrom) or bool(self.alias.asname)
-
 
 def module_of(statement: cst.ImportFrom) -> str:
     """The module of imported names; empty for a relative import."""

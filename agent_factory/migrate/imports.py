@@ -115,7 +115,8 @@ class Imports:
         still_used = len(targets) < len(binding.uses)
         # If all uses move to one module, the local name can mean that module, and they stay as they
         # are.
-        keeps_name = len(homes) == 1 and not still_used and binding.is_one_name
+        is_name = isinstance(binding.statement, cst.ImportFrom) or bool(binding.alias.asname)
+        keeps_name = len(homes) == 1 and not still_used and is_name
         if not homes:
             return [old]
         if not keeps_name and is_taken(self.source, ROOT):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -75,8 +75,7 @@ class Exchange:
     `follow` as its events, and ends with texts for the `outcome`.
 
     Args:
-        may_decide: Says whether the principal may decide about a wait; None allows each.
-        thread: The id of the thread; None for a new one.
+        thread: The id of the thread, which need not exist; None for a new one.
         via: The protocol, for the audit.
         runs: The runs that answer: first the run of a decision, then the run of a message.
         outcome: The end of the exchange; None before `follow` or `result` has returned.
@@ -84,22 +83,13 @@ class Exchange:
     """
 
     service: Service
-    principal: Principal
-    may_decide: Callable[[Wait], bool] | None
+    request: Request
     agent: str
     thread: str | None
     via: Via
     runs: list[Run] = field(default_factory=list)
     outcome: Outcome | None = None
     used_before: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    @classmethod
-    def of(
-        cls, service: Service, request: Request, agent: str, thread: str | None, via: Via
-    ) -> Exchange:
-        """The exchange of a request with a thread, which need not exist."""
-        state = request.state
-        return cls(service, state.principal, state.may_decide, agent, thread, via)
 
     @classmethod
     def about(
@@ -110,12 +100,18 @@ class Exchange:
         Raises:
             NotFound: There is no such run of this tenant and this agent.
         """
-        exchange = cls.of(service, request, agent, None, via)
+        exchange = cls(service, request, agent, None, via)
         run = exchange.join(run_id)
         exchange.thread = run.thread_id
         if run.info.agent != agent:
             raise NotFound(f"run {run_id!r}", f"is not a run of {agent!r}.")
         return exchange
+
+    @property
+    def principal(self) -> Principal:
+        """The principal of the request."""
+        principal: Principal = self.request.state.principal
+        return principal
 
     @cached_property
     def before(self) -> ThreadView:
@@ -204,7 +200,8 @@ class Exchange:
             ReviewError: As `Inbox.decide_together` does.
         """
         name, roles = self.principal.name, self.principal.roles
-        inbox = self.service.inbox(self.principal.tenant, may_decide=self.may_decide)
+        may_decide = self.request.state.may_decide
+        inbox = self.service.inbox(self.principal.tenant, may_decide=may_decide)
         # A thread waits in one run at a time.
         run = self.runs[-1] if self.runs else self.join(inbox.get(next(iter(decisions))).run)
         if settings is not None and taker_of(self.service.agents[self.agent]) is not None:
@@ -227,7 +224,7 @@ class Exchange:
             roles=self.principal.roles,
             stream=stream,
             tenant=self.principal.tenant,
-            may_decide=self.may_decide,
+            may_decide=self.request.state.may_decide,
             via=self.via,
         )
         self.runs.append(run)

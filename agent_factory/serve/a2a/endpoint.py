@@ -146,7 +146,7 @@ class _Handler(RequestHandler):
         """Submit a message, or decide; stream the events of the task."""
         with _request_of(context) as request:
             exchange = await run_in_threadpool(self._begin, params, request)
-            async for event in events_of(exchange, request):
+            async for event in events_of(exchange):
                 if isinstance(event, Task):
                     event = apply_history_length(event, params.configuration)
                 yield event
@@ -211,7 +211,7 @@ class _Handler(RequestHandler):
         """The events of a task, from the beginning."""
         with _request_of(context) as request:
             exchange = await self._at_work(request, params.id, UnsupportedOperationError)
-            async for event in events_of(exchange, request):
+            async for event in events_of(exchange):
                 yield event
 
     async def _no_push(self, *_: Any) -> Any:
@@ -266,7 +266,7 @@ class _Handler(RequestHandler):
             exchange.decide(to_decisions(message, waits))
             return exchange
         agent, thread = request.path_params["agent"], message.context_id or str(uuid4())
-        exchange = Exchange.of(self._service, request, agent, thread, "a2a")
+        exchange = Exchange(self._service, request, agent, thread, "a2a")
         try:
             id = f"{ID_PREFIX}{message.message_id}"
             said = to_langchain(message)

@@ -65,9 +65,9 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
     )
 
 
-async def events_of(exchange: Exchange, request: Request) -> AsyncIterator[Event]:
+async def events_of(exchange: Exchange) -> AsyncIterator[Event]:
     """The events of a run until its end, or until it waits for input. The first is the task."""
-    service, run = exchange.service, exchange.run
+    service, request, run = exchange.service, exchange.request, exchange.run
     task = await run_in_threadpool(task_of, service, request, run)
     yield task
     if task.status.state in (STATES[status] for status in (*ENDED, "waiting")):

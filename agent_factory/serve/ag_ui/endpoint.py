@@ -43,7 +43,7 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
         raise HTTPException(422, text)
     busy = _busy(request, service.agents[agent], agent)
     body = await read_body(request, RunAgentInput)
-    exchange = Exchange.of(service, request, agent, body.thread_id, "ag-ui")
+    exchange = Exchange(service, request, agent, body.thread_id, "ag-ui")
     answer = _Answer(exchange, body)
     await run_in_threadpool(answer.begin, busy)
 

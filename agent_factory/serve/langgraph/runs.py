@@ -125,7 +125,7 @@ class Runs(Endpoints):
         if body.multitask_strategy == "rollback" and info and info.status != "waiting":
             runs = threads.runs(info.id, limit=1000)
             earlier = [run for run in runs if run.status not in _ENDED]
-        exchange = Exchange.of(self._service, request, assistant.agent, thread, "langgraph")
+        exchange = Exchange(self._service, request, assistant.agent, thread, "langgraph")
         run = start_run(exchange, info, body)
         for other in earlier:
             # As on LangGraph's own server: rolled-back runs are not listed.

@@ -174,7 +174,7 @@ class _Call:
         if not tool_input.message and not tool_input.thread:
             raise HTTPException(422, "message is missing.")
         thread = tool_input.thread or str(uuid4())
-        exchange = Exchange.of(self.service, self.request, self.agent, thread, "mcp")
+        exchange = Exchange(self.service, self.request, self.agent, thread, "mcp")
         if not tool_input.message:
             # A call without a message reads an answer, and begins nothing.
             run = exchange.repeat(None)

@@ -91,7 +91,7 @@ async def complete_chat(service: Service, request: Request) -> Response:
     headers = {"x-thread-id": chat.thread}
     if not body.stream:
         try:
-            answer = await chat.answer(request)
+            answer = await chat.answer()
         except (RunFailed, RunCancelled) as error:
             # Clients try again by themselves, and would pay three times.
             headers["x-should-retry"] = "false"

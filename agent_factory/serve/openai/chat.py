@@ -54,8 +54,6 @@ class Chat:
     """Request and answer."""
 
     exchange: Exchange
-    inbox: str
-    """The URL of the inbox."""
     settings: Mapping[str, object]
     """Settings of the client, see `client_settings`."""
     keeps: bool
@@ -98,8 +96,8 @@ class Chat:
                 text = "messages have results of calls that another thread waits for."
                 raise Refused("messages", text)
             thread = results[0][0].thread_id
-        exchange = Exchange.of(service, request, body.model, thread, "openai")
-        chat = cls(exchange, inbox_of(request), settings, keeps=bool(name or key))
+        exchange = Exchange(service, request, body.model, thread, "openai")
+        chat = cls(exchange, settings, keeps=bool(name or key))
         if key:
             # The same answer has the same id.
             chat.id = f"chatcmpl-{_id_of(principal, body.model, key, thread)}"
@@ -182,7 +180,7 @@ class Chat:
 
     # The answer at once
 
-    async def answer(self, request: Request) -> dict[str, object]:
+    async def answer(self) -> dict[str, object]:
         """The completion.
 
         Raises:
@@ -191,17 +189,17 @@ class Chat:
         """
         before = self.exchange.before
         messages, waits = before.messages, before.waits
-        text, reason = f"{_waiting(waits, self.inbox)}\n{self.remark}".strip(), "stop"
+        text, reason = f"{self._waiting(waits)}\n{self.remark}".strip(), "stop"
         if self.exchange.runs:
             try:
-                values = await self._result(request)
+                values = await self._result()
             except (RunFailed, RunCancelled):
                 await self._delete()
                 raise
             outcome = self.exchange.outcome
             assert outcome is not None  # `result` has returned
             messages, waits = values["messages"], outcome.waits
-            text = _waiting(waits, self.inbox)
+            text = self._waiting(waits)
             if outcome.status == "done":
                 text, reason = self._last_answer(values)
             text = f"{self.remark}\n\n{text}" if self.remark else text
@@ -215,11 +213,11 @@ class Chat:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
         return {**completion, "choices": [choice]}
 
-    async def _result(self, request: Request) -> Any:
+    async def _result(self) -> Any:
         """The output of the run, unless the client goes away, which ends the run."""
         result = asyncio.ensure_future(self.exchange.result())
         # Starlette does not stop an endpoint whose client has gone.
-        disconnect = asyncio.ensure_future(_has_gone(request))
+        disconnect = asyncio.ensure_future(_has_gone(self.exchange.request))
         await asyncio.wait({result, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         disconnect.cancel()
         if result.done():
@@ -276,7 +274,7 @@ class Chat:
         """Pieces of the text, each with the reason of an end there, and remarks."""
         exchange = self.exchange
         if not exchange.runs:
-            yield f"{_waiting(exchange.before.waits, self.inbox)}\n{self.remark}".strip(), "stop"
+            yield f"{self._waiting(exchange.before.waits)}\n{self.remark}".strip(), "stop"
             return
         if self.remark:
             yield f"{self.remark}\n\n", "stop"
@@ -297,7 +295,7 @@ class Chat:
                 yield piece.text, _reason(piece)
         outcome = exchange.outcome
         if outcome is not None and outcome.status == "waiting":
-            text = _waiting(outcome.waits, self.inbox)
+            text = self._waiting(outcome.waits)
             yield ("\n\n" if message and text else "") + text, "stop"
             return
         values = await exchange.run.aresult()
@@ -311,6 +309,12 @@ class Chat:
             await self._delete()
 
     # Parts of both
+
+    def _waiting(self, waits: Sequence[Wait]) -> str:
+        """Describe the reviews and questions of a thread; empty without any."""
+        # The calls of client tools are in the answer itself.
+        is_free = all(map(is_client_call, waits))
+        return "" if is_free else waits_text(waits, inbox_of(self.exchange.request))
 
     def _shown(self, kind: str) -> dict[str, object]:
         model = self.exchange.agent
@@ -392,12 +396,6 @@ def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[
         }
         for wait in calls
     ]
-
-
-def _waiting(waits: Sequence[Wait], inbox: str) -> str:
-    """Describe the reviews and questions of a thread; empty without any."""
-    # The calls of client tools are in the answer itself.
-    return "" if all(map(is_client_call, waits)) else waits_text(waits, inbox)
 
 
 async def _has_gone(request: Request) -> None:
