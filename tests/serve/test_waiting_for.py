@@ -147,3 +147,13 @@ async def test_a_state_that_was_edited_is_shown_again(service: Service) -> None:
         ThreadEvents(service, "t", "", None).follow(None, before)
     )
     assert json.loads(settled)["is_shown"] is False
+
+
+async def test_a_page_of_a_thread_that_is_deleted_says_so(service: Service) -> None:
+    """Also where the run has only just ended."""
+    service.start()
+    service.submit("echo", thread="t", message="one").result(60)
+    events = ThreadEvents(service, "t", "", None).follow(None)
+    await until_settled(events)
+    service.threads.delete("t")
+    assert [event.event async for event in events] == ["gone"]

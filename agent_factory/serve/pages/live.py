@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
@@ -57,59 +58,56 @@ class ThreadEvents:
             after: The id of the last event of the page.
             shown: The version of the thread on the page, see `version_of`.
         """
-        last: object = None
-        while True:
-            try:
-                thread = await run_in_threadpool(
-                    self._service.threads.get, self._thread, tenant=self._tenant
-                )
-            except NotFound:
-                yield _event("gone", {})
-                return
-            now = (thread.status, thread.updated_at, thread.run)
-            if now != last and thread.run is not None:
-                run = self._service.run(thread.run, tenant=self._tenant)
-                # A new page knows the status of a thread at rest.
-                if last is not None or thread.status in AT_WORK:
-                    # A branch has other messages than the page.
-                    forks = await run_in_threadpool(fork_of, run) is not None
-                    yield _event("status", {"status": thread.status, "forks": forks})
-                if thread.status in AT_WORK:  # no node writes messages of the user
-                    for message in await run_in_threadpool(submitted_with, run):
-                        yield _event("message", _message(message))
-                has_begun = thread.status != "queued"
-                # A page with the whole conversation needs light in the plan only.
-                is_shown = thread.status not in AT_WORK and version_of(thread) == shown
-                try:
-                    async for part in run.astream(after=after):
-                        if part["type"] == "waiting_for":
-                            continue
-                        if not has_begun:
-                            has_begun = True
-                            yield _event("begun", {})
-                        for kind, data in self._shown(part):
-                            if is_shown and kind in ("token", "message", "result"):
-                                continue
-                            if kind == "settled":
-                                data["at"] = await run_in_threadpool(self._places)
-                                data["is_shown"] = is_shown
-                            yield _event(kind, data, part["id"])
-                except ArgumentError:  # the page has seen events of another thread last
-                    after = None
-                    continue
-                except RunCancelled:
-                    yield _event("settled", {"status": "cancelled"})
-                after = None
-                thread = await run_in_threadpool(
-                    self._service.threads.get, self._thread, tenant=self._tenant
-                )
-                # The page knows the changes of this run.
-                last = (thread.status, thread.updated_at, thread.run)
-                if thread.status in AT_WORK or thread.run != run.id:
-                    last = ()  # the next message has begun, or ended already
+        last: str | None = None
+        while (thread := await run_in_threadpool(self._read)) is not None:
+            now = version_of(thread)
+            if now == last or thread.run is None:
+                last = now
+                await asyncio.sleep(LOOK_SECONDS)
                 continue
-            last = now
-            await asyncio.sleep(LOOK_SECONDS)
+            run = self._service.run(thread.run, tenant=self._tenant)
+            # A new page knows the status of a thread at rest.
+            if last is not None or thread.status in AT_WORK:
+                # A branch has other messages than the page.
+                forks = await run_in_threadpool(fork_of, run) is not None
+                yield _event("status", {"status": thread.status, "forks": forks})
+            if thread.status in AT_WORK:  # no node writes messages of the user
+                for message in await run_in_threadpool(submitted_with, run):
+                    yield _event("message", _message(message))
+            has_begun = thread.status != "queued"
+            # A page with the whole conversation needs light in the plan only.
+            is_shown = thread.status not in AT_WORK and now == shown
+            try:
+                async for part in run.astream(after=after):
+                    if part["type"] == "waiting_for":
+                        continue
+                    if not has_begun:
+                        has_begun = True
+                        yield _event("begun", {})
+                    for kind, data in self._shown(part):
+                        if is_shown and kind in ("token", "message", "result"):
+                            continue
+                        if kind == "settled":
+                            data["at"] = await run_in_threadpool(self._places)
+                            data["is_shown"] = is_shown
+                        yield _event(kind, data, part["id"])
+            except ArgumentError:  # the page has seen events of another thread last
+                after = None
+                continue
+            except RunCancelled:
+                yield _event("settled", {"status": "cancelled"})
+            after = None
+            thread = await run_in_threadpool(self._read)
+            # The page knows the changes of this run, but not those of a next one.
+            is_next = thread is not None and (thread.status in AT_WORK or thread.run != run.id)
+            last = "" if thread is None or is_next else version_of(thread)
+        yield _event("gone", {})
+
+    def _read(self) -> ThreadInfo | None:
+        """The thread; None once it is deleted."""
+        with suppress(NotFound):
+            return self._service.threads.get(self._thread, tenant=self._tenant)
+        return None
 
     def _places(self) -> list[str]:
         """Keys of the nodes where the thread waits."""
