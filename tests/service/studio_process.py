@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from contextlib import closing
@@ -22,14 +23,14 @@ from agent_factory.testing import ScriptedChatModel
 from service.desk import Journal, take
 from service.worker_process import DEAD_AFTER
 
-TOOLS = {"Render": "render", "Print": "print_page"}
+TOOLS = {"Render": "render", "Print": "print_page", "Crash": "crash"}
 """The tools by the first word of a message."""
 
 
 def make_studio(journal: Journal, seconds: float = 0.0) -> Any:
     """An agent that renders or prints the page of each message, in the background.
 
-    A page may be printed twice.
+    A page may be printed twice, and so may be what ends its worker.
     """
 
     def render(page: str, runtime: ToolRuntime) -> str:
@@ -45,6 +46,13 @@ def make_studio(journal: Journal, seconds: float = 0.0) -> Any:
         journal.write("printed", page)
         return f"Page {page} is printed."
 
+    def crash(page: str, runtime: ToolRuntime) -> str:
+        """Print a page on a printer that is broken."""
+        journal.write("crashed", page)
+        take(seconds)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ""
+
     def answer(messages: list[BaseMessage]) -> AIMessage:
         new = takewhile(lambda message: message.type != "ai", reversed(messages))
         words = [message.text.split() for message in new]
@@ -56,7 +64,11 @@ def make_studio(journal: Journal, seconds: float = 0.0) -> Any:
 
     return create_agent(
         ScriptedChatModel([answer] * 100_000),
-        [background(render), background(print_page, on_loss="repeat")],
+        [
+            background(render),
+            background(print_page, on_loss="repeat"),
+            background(crash, on_loss="repeat"),
+        ],
         middleware=[SteeringMiddleware(), BackgroundMiddleware(max_running=1000)],
         checkpointer=InMemorySaver(),
     )

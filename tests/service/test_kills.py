@@ -18,6 +18,7 @@ import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
 from sqlalchemy import select
 
+from agent_factory.middleware import SteeringMiddleware
 from agent_factory.service import Run, Service
 from agent_factory.service.background import MOST_ATTEMPTS
 from agent_factory.service.tables import background_jobs
@@ -48,7 +49,7 @@ def journal(tmp_path: Path) -> Journal:
 @pytest.fixture
 def desk(service: Service, journal: Journal) -> Service:
     """A service that only submits and reads."""
-    service.add("desk", make_desk(journal))
+    service.add("desk", make_desk(journal, middleware=[SteeringMiddleware()]))
     return service
 
 
@@ -113,7 +114,7 @@ def test_workers_are_killed_at_random(
     """Nothing is lost or out of order, no effect is doubled, and what is unknown is named."""
     threads, each = 16, max(KILLS // 2, 3)
     runs = submit(desk, threads, threads * each)
-    start = partial(start_worker, url, seconds=0.03, once=True)
+    start = partial(start_worker, url, seconds=0.03, middleware="once")
     for _ in kill_at_random(start, 3, lambda chance: take(chance.uniform(0.0, 1.0))):
         pass
     finish(runs)
@@ -127,6 +128,30 @@ def test_workers_are_killed_at_random(
     assert max(paid.values()) == 1
     # A kill leaves at most one call in each slot whose outcome nobody knows.
     assert unknown <= KILLS * 8
+
+
+@pytest.mark.law
+@pytest.mark.timeout(300 if KILLS < 100 else 7200)
+def test_workers_are_killed_while_steered(desk: Service, url: str, start_worker: Start) -> None:
+    """Each message is read once and in order, by a run under way or by the next one."""
+    sent: dict[str, list[Run]] = {f"t-{at}": [] for at in range(4)}
+
+    def steer(chance: random.Random) -> None:
+        for _ in range(12):
+            thread = chance.choice([*sent])
+            options: Any = {"message_id": f"m-{len(sent[thread]):03}", "busy": "steer"}
+            sent[thread].append(desk.submit("desk", thread=thread, message="Pay.", **options))
+            take(chance.uniform(0.0, 0.1))
+
+    start = partial(start_worker, url, seconds=0.03, middleware="steering", calls=4)
+    for _ in kill_at_random(start, 2, steer):
+        pass
+    runs = [run for of_thread in sent.values() for run in of_thread]
+    finish(runs)
+    readers = [run.info.reader for run in runs]
+    assert any(readers)
+    assert None in readers
+    histories(desk, {thread: len(of_thread) for thread, of_thread in sent.items()})
 
 
 @pytest.mark.law
@@ -192,6 +217,26 @@ def test_workers_are_killed_while_they_work_in_the_background(
     assert [*sorted(printed)] == [page for page, verb in verbs.items() if verb == "Print"]
     asked = [m.tool_call_id for messages in states for m in messages if m.type == "tool"]
     assert sorted(asked) == [*verbs]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_a_job_that_kills_each_worker_is_lost_after_its_attempts(
+    studio: Service, journal: Journal, url: str, start_worker: Start, seconds: float
+) -> None:
+    """Before its handle is stored, or after it."""
+    studio.submit("studio", thread="t", message="Crash p")
+    start = partial(start_worker, url, module=STUDIO, seconds=seconds, attempts=MOST_ATTEMPTS)
+    deaths = 0
+
+    def has_ended(worker: WorkerProcess) -> bool:
+        return worker.process.poll() is not None or bool(outcomes(studio))
+
+    while not outcomes(studio):
+        until(partial(has_ended, start(ready=False)))
+        deaths += not outcomes(studio)
+    (message,) = outcomes(studio)
+    assert "is lost after 3 attempts: the process or event loop" in message.text
+    assert journal.times("crashed") == {"p": 3} == {"p": deaths}
 
 
 @pytest.mark.timeout(600)  # it starts several processes, one after the other
@@ -273,6 +318,26 @@ def stop(worker: WorkerProcess, url: str) -> None:
 
 def has_lines(journal: Journal, kind: str, number: int) -> bool:
     return len(journal.lines(kind)) >= number
+
+
+def test_a_review_outlives_its_worker_and_its_code(
+    desk: Service, journal: Journal, url: str, start_worker: Start
+) -> None:
+    """Parked under one version of the code, decided while no worker runs, done by the next one."""
+    start = partial(start_worker, url, review=True, calls=1)
+    worker = start()
+    run = desk.submit("desk", thread="t", message="Pay.", message_id="m")
+    run.result(timeout=60)
+    worker.kill()
+    (wait,) = desk.inbox().waits()
+    desk.decide(wait.id, "approve", by="ann")
+    second = desk.submit("desk", thread="t", message="And?", message_id="m-2")
+    assert (run.status, second.status) == ("queued", "queued")
+    with start(middleware="clock"):  # the next version has more
+        run.result(timeout=60)
+        second.result(timeout=60)
+    assert desk.threads.state("t").values["messages"][3].text == "Paid."
+    assert list(journal.times("pay").values()) == [1]
 
 
 def test_the_database_restarts(tmp_path: Path, journal: Journal, start_worker: Start) -> None:

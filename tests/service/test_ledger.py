@@ -111,6 +111,31 @@ def test_the_last_of_an_amount_is_reserved_once(url: str, make: Make) -> None:
     assert numbers(total(ledgers[0])) == pytest.approx(numbers(spent))
 
 
+def test_agents_of_several_processes_exceed_a_limit_by_a_call_each(url: str, make: Make) -> None:
+    """All ask before one is answered, and there is room for the least cost of three calls."""
+    ledgers = [make(url, Limits(usd=0.3)) for _ in range(5)]
+    everyone_has_come = Barrier(5)
+
+    def answer(_: list[Any]) -> AIMessage:
+        everyone_has_come.wait(10)
+        return response("done", read=90, written=30)
+
+    def spend(ledger: SharedLedger) -> bool:
+        budget = BudgetMiddleware(
+            ledger=ledger, prices=PRICES, token_counter=lambda _: 90, exit_behavior="end"
+        )
+        model = ScriptedChatModel([answer])
+        create_agent(model, middleware=[budget]).invoke(go())
+        if not model.requests:
+            everyone_has_come.wait(10)
+        return bool(model.requests)
+
+    with ThreadPoolExecutor(5) as pool:
+        assert sum(pool.map(spend, ledgers)) == 3
+    assert ledgers[0].spent.usd == pytest.approx(0.36)  # three calls of 0.12, reserved as 0.091
+    assert ledgers[0].reserved == Spent()
+
+
 def test_limits_that_are_raised_are_so_for_all_processes(url: str, make: Make, call: Any) -> None:
     asks, other = (make(url, Limits(turns=1)) for _ in range(2))
     budget = BudgetMiddleware(ledger=asks, exit_behavior="ask")

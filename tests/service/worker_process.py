@@ -8,11 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent_factory.middleware import OnceMiddleware
+from agent_factory import AgentMiddleware
+from agent_factory.middleware import OnceMiddleware, SteeringMiddleware
 from processes import Processes, exit_code, wait_for_line
 from service.desk import Journal, make_desk
 
@@ -27,7 +29,7 @@ def main(
     fenced: bool = True,
     slots: int = 8,
     agents: Sequence[str] = ("desk",),
-    once: bool = False,
+    middleware: str = "",
     **options: Any,
 ) -> None:
     """Run jobs until standard input is closed."""
@@ -36,7 +38,7 @@ def main(
     logging.basicConfig(level=logging.WARNING)
     if not fenced:
         leave_the_fence_out()
-    stack = [OnceMiddleware({"pay": "fail"})] if once else []
+    stack = [MEMBERS[middleware]()] if middleware else []
     service = Service(url, pace=Pace(dead_after=DEAD_AFTER))
     for agent in agents:
         desk = make_desk(Journal(Path(journal)), middleware=stack, **{"seconds": 0.01, **options})
@@ -45,6 +47,21 @@ def main(
     print("ready", flush=True)
     sys.stdin.read()
     service.close()
+
+
+class Clock(AgentMiddleware):
+    """What the next version of the code has in its stack."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {}
+
+
+MEMBERS: dict[str, Callable[[], Any]] = {
+    "clock": Clock,
+    "once": partial(OnceMiddleware, {"pay": "fail"}),
+    "steering": SteeringMiddleware,
+}
+"""Members of the stacks of workers."""
 
 
 def leave_the_fence_out() -> None:
