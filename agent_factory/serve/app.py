@@ -106,27 +106,9 @@ def create_app(
         for kind in ("principal", "address")
     )
 
-    def with_principal(route: Route) -> Route:
-        """A route whose endpoint knows the principal, and whether they may decide about a wait."""
-
-        async def serve(request: Request) -> Response:
-            answer = authenticate(request)
-            principal = await answer if isawaitable(answer) else answer
-            if principal is None:
-                raise HTTPException(401, "Who makes this request is not known.")
-            if isinstance(principal, Response):
-                return principal
-            # Requests without a name are limited by their address.
-            await principals.check((principal.tenant, principal.name))
-            request.state.principal = principal
-            # None stays None, with which everybody of the tenant may decide.
-            request.state.may_decide = may_decide and partial(may_decide, principal)
-            response: Response = await route.endpoint(request)
-            return response
-
-        # Without methods, Starlette would let a function answer GET alone.
-        return Route(route.path, serve, methods=list(route.methods or ()))
-
+    named = partial(
+        _with_principal, authenticate=authenticate, limiter=principals, may_decide=may_decide
+    )
     open_api = [*health_routes(service, metrics_token), Route("/info", _info)]
     api = langgraph.routes(service, hooks)
     for protocol in (ag_ui, openai, mcp, a2a):
@@ -135,9 +117,9 @@ def create_app(
         routes=[
             *open_api,
             pages.static_files(),
-            *map(with_principal, api),
-            *map(with_principal, openapi.routes([*open_api, *api])),
-            *map(with_principal, pages.routes(service)),
+            *map(named, api),
+            *map(named, openapi.routes([*open_api, *api])),
+            *map(named, pages.routes(service)),
         ],
         # The outermost first.
         middleware=[
@@ -155,6 +137,30 @@ def create_app(
         ],
         exception_handlers={AgentFactoryError: refusal, HTTPException: refusal},
     )
+
+
+def _with_principal(
+    route: Route, authenticate: Authenticate, limiter: RateLimiter, may_decide: MayDecide | None
+) -> Route:
+    """A route whose endpoint knows the principal, and whether they may decide about a wait."""
+
+    async def serve(request: Request) -> Response:
+        answer = authenticate(request)
+        principal = await answer if isawaitable(answer) else answer
+        if principal is None:
+            raise HTTPException(401, "Who makes this request is not known.")
+        if isinstance(principal, Response):
+            return principal
+        # Requests without a name are limited by their address.
+        await limiter.check((principal.tenant, principal.name))
+        request.state.principal = principal
+        # None stays None, with which everybody of the tenant may decide.
+        request.state.may_decide = may_decide and partial(may_decide, principal)
+        response: Response = await route.endpoint(request)
+        return response
+
+    # Without methods, Starlette would let a function answer GET alone.
+    return Route(route.path, serve, methods=list(route.methods or ()))
 
 
 async def _info(_: Request) -> Response:

@@ -16,6 +16,7 @@ from langgraph.config import get_config, get_stream_writer
 from langgraph.types import Command, interrupt
 
 from agent_factory import AgentState, OmitFromSchema, ToolRuntime, client_tool, create_agent
+from agent_factory.errors import ReviewError
 from agent_factory.middleware import ClientToolsMiddleware, HumanInTheLoopMiddleware, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
@@ -40,6 +41,8 @@ def echo(messages: list[BaseMessage]) -> Reply:
     hold(text)
     if "fail" in text:
         return Reply(chunks=["Half "], error=ValueError("the model is out of order"))
+    if "unknown order" in text:
+        raise ReviewError("order 7", "is unknown.", "Ask again.")
     return Reply(f"You said: {text}", usage=(12, 5))
 
 

@@ -104,6 +104,13 @@ def test_a_failure_of_a_run_is_shown(url: str, service: Service, protocol: Proto
     assert statuses(service, thread) == ["failed"]
 
 
+@each("protocol", [langgraph, langgraph_stream, ag_ui])
+def test_a_failure_that_is_told_without_a_class_is_told_whole(url: str, protocol: Protocol) -> None:
+    answer = ask(url, protocol, "echo", uuid4().hex, "An unknown order").text
+    assert "RunFailed" in answer
+    assert "order 7: is unknown. Ask again." in answer
+
+
 @each("protocol", PROTOCOLS)
 def test_a_failure_of_the_server_keeps_its_details(
     url: str,

@@ -26,7 +26,7 @@ from agent_factory.serve.client_tools import (
     result_decisions,
 )
 from agent_factory.serve.exchange import Exchange, Outcome, check_agent, tokens_of
-from agent_factory.serve.json_response import to_json
+from agent_factory.serve.json_response import failure_of, to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.service import Busy, Service, ThreadBusy, can_be_steered
 from agent_factory.types import Graph
@@ -212,9 +212,9 @@ class _Answer:
         outcome = exchange.outcome
         assert outcome is not None  # `follow` has returned
         if outcome.status == "failed":
-            # The type of the error, and its text.
-            name, _, text = outcome.error.partition(": ")
-            yield ag.RunErrorEvent(message=text or name, code=name, usage=usage)
+            failure = failure_of(outcome.error)
+            text, code = failure["message"] or outcome.error, failure["error"]
+            yield ag.RunErrorEvent(message=text, code=code, usage=usage)
             return
         for event in events.state(after.values):
             yield event

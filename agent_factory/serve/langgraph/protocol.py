@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
+from agent_factory.serve.json_response import failure_of
 from agent_factory.serve.langgraph.content_blocks import MessageStreams
 from agent_factory.serve.langgraph.tool_calls import ToolCalls, ToolStep
 from agent_factory.upstream import INTERRUPT
@@ -126,7 +127,7 @@ class ProtocolEvents:
         if not self._has_begun:
             return
         # Clients know the text alone, without the class.
-        text = (error or "").partition(": ")[2] or error
+        text = error and (failure_of(error)["message"] or error)
         if event == "failed":
             for step in self._calls.fail(text or ""):
                 yield self._tool_event((), step)

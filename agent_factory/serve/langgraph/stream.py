@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.serve.exchange import messages_in
-from agent_factory.serve.json_response import to_json
+from agent_factory.serve.json_response import failure_of, to_json
 from agent_factory.serve.langgraph.run_events import RunEvents
 from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
 from agent_factory.upstream import INTERRUPT
@@ -93,8 +93,7 @@ class Events:
         kind, data = part["type"], part["data"]
         if kind == "end":
             if data["status"] == "failed":
-                error, _, message = data["error"].partition(": ")
-                yield "error", {"error": error, "message": message}
+                yield "error", failure_of(data["error"])
         elif kind == "resumed":
             self._attempt += 1
             yield "metadata", {"run_id": self._run.id, "attempt": self._attempt}
