@@ -28,7 +28,7 @@ from agent_factory.runtime import model_node
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.step import Stage
-from agent_factory.runtime.tools_node import ToolsNode, ToolsStage
+from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.state.history import ValidatedPrefix
 from benchmarks.contenders import BY_HAND, HOOKS, Factory, Kind, by_hand, ours, plain
 from benchmarks.efforts import Effort
@@ -264,7 +264,6 @@ def _empty_graph(
 def _patches() -> Iterator[tuple[str, Any, str]]:
     """What stopwatches are put around that cannot be handed to an agent, by its part."""
     yield NODES, Stage, "invoke"
-    yield NODES, ToolsStage, "invoke"
     yield HOOK_CALLS, HookNode, "invoke"
     yield MODEL_NODE, ModelNode, "invoke"
     yield HISTORY, ValidatedPrefix, "of"

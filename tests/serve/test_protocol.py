@@ -338,8 +338,9 @@ def test_what_is_no_command_is_refused(talk: Conversation, body: Any) -> None:
     answer = response.json()
     assert response.status_code == 422
     assert (answer["type"], answer["id"], answer["error"]) == ("error", None, INVALID)
-    for channels in ({}, {"channels": []}, {"channels": ["tokens"]}):
-        response = talk.http.post(f"/threads/{talk.thread}/stream/events", json=channels)
+    streams: list[Any] = [{}, {"channels": []}, {"channels": ["tokens"]}]
+    for stream in streams:
+        response = talk.http.post(f"/threads/{talk.thread}/stream/events", json=stream)
         assert (response.status_code, "channels" in response.json()["detail"]) == (422, True)
 
 
