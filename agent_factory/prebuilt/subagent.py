@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 from typing_extensions import TypedDict
 
 from agent_factory.errors import ArgumentError, TurnError, describe
-from agent_factory.hooks.flows import Flow, Invoke, arun, run
+from agent_factory.hooks.flows import Flow, Invoke, forms_of
 
 RESUMED_THREAD: Final = "agent_factory_resumed_thread"
 """Key of `configurable`: the thread of a call that is made again. Its subagent goes on with it."""
@@ -104,26 +105,21 @@ def agent_tool(
         raise ArgumentError("max_requests", reason, "Pass max_requests=20, or leave it out.")
 
     subagent = _Subagent(agent, str(name), own_name or str(name))
-    runner: _Subagent | _SubagentBatch = subagent
+    answer: Callable[..., Flow[str]] = subagent.answer
     arguments: type[BaseModel] = SubagentRequest
     if max_requests is not None:
-        runner = _SubagentBatch(subagent)
+        answer = _SubagentBatch(subagent).answer
         text = "What to do, one by one, each with everything that is needed to do it."
         requests = Field(description=text, min_length=1, max_length=max_requests)
         arguments = create_model("SubagentRequests", requests=(list[str], requests))
 
-    def ask(config: RunnableConfig, **values: Any) -> str:
-        return run(runner.answer(config, **values))
-
-    async def aask(config: RunnableConfig, **values: Any) -> str:
-        return await arun(runner.answer(config, **values))
-
+    call, acall = forms_of(answer)
     return SubagentTool(
         name=str(name),
         description=description,
         args_schema=arguments,
-        func=ask,
-        coroutine=aask,
+        func=call,
+        coroutine=acall,
         agent=agent,
         max_requests=max_requests or 1,
     )
@@ -144,10 +140,8 @@ class _Subagent:
     name: str
 
     def answer(self, config: RunnableConfig, request: str) -> Flow[str]:
-        named = _named(config, self.name)
         state = {"messages": [HumanMessage(request)]}
-        result = yield Invoke(self.agent, (yield from _input_of(self.agent, state, config)), named)
-        _refuse_interrupt(result, self.tool)
+        result = yield from _result(self.agent, state, config, self.name, self.tool)
         answer = result.get("structured_response")
         if answer is None:
             return str(result["messages"][-1].text)
@@ -186,36 +180,27 @@ class _SubagentBatch:
     def __init__(self, subagent: _Subagent) -> None:
         self._subagent = subagent
 
-        def ask(send: _Place, config: RunnableConfig) -> dict[str, Any]:
-            return run(self._attempt(send, config))
-
-        async def aask(send: _Place, config: RunnableConfig) -> dict[str, Any]:
-            return await arun(self._attempt(send, config))
-
         def sends(state: _Batch) -> list[Send]:
             places = enumerate(state["requests"])
             return [Send("ask", _Place(place=place, request=request)) for place, request in places]
 
         graph = StateGraph(_Batch)
-        graph.add_node("ask", RunnableLambda(ask, aask), input_schema=_Place)
+        node = RunnableLambda(*forms_of(self._attempt), name="ask")
+        graph.add_node("ask", node, input_schema=_Place)
         graph.add_conditional_edges(START, sends, ["ask"])
         # In a run of an outer agent, LangGraph takes the outer saver for both.
         self._graph = graph.compile(checkpointer=subagent.agent.checkpointer, name=subagent.tool)
 
     def answer(self, config: RunnableConfig, requests: list[str]) -> Flow[str]:
-        named = _named(config, self._subagent.tool)
-        state = {"requests": requests, "answers": []}
-        result = yield Invoke(
-            self._graph, (yield from _input_of(self._graph, state, config)), named
-        )
-        _refuse_interrupt(result, self._subagent.tool)
+        state, tool = {"requests": requests, "answers": []}, self._subagent.tool
+        result = yield from _result(self._graph, state, config, tool, tool)
         # A handoff is a command to the graph of this call, which has no such node. LangGraph skips
         # the command, and the task has no answer.
         by_place = {answer["place"]: answer for answer in result["answers"]}
         answers = [by_place.get(place, _HANDED_OVER) for place in range(len(requests))]
         if all(answer["is_error"] for answer in answers):
             reason = f"failed for each request. The first: {answers[0]['text']}"
-            raise TurnError(self._subagent.tool, reason, "Pass handle_tool_errors=True.")
+            raise TurnError(tool, reason, "Pass handle_tool_errors=True.")
         return "\n\n".join(
             f"Request {number} of {len(answers)}{' failed' if answer['is_error'] else ''}:\n"
             f"{answer['text']}"
@@ -238,6 +223,23 @@ _HANDED_OVER = _Answer(
 )
 
 
+def _result(
+    graph: Any, state: dict[str, Any], config: RunnableConfig, name: str, tool: str
+) -> Flow[Any]:
+    """The final state of a graph in the call of a tool, in a run with this name."""
+    # The projection `subagents` of a stream shows the graphs with this key.
+    metadata = {**config.get("metadata", {}), "lc_agent_name": name}
+    named: RunnableConfig = {**config, "run_name": name, "metadata": metadata}
+    result = yield Invoke(graph, (yield from _input_of(graph, state, config)), named)
+    if "__interrupt__" in result:
+        raise TurnError(
+            tool,
+            "was interrupted, and no outer agent can keep its state until it is answered.",
+            "Call the tool in an agent with a checkpointer.",
+        )
+    return result
+
+
 def _input_of(graph: Any, state: dict[str, Any], config: RunnableConfig) -> Flow[Any]:
     """The input of a graph: None if it continues the thread of a repeated call."""
     keys, saver = config.get("configurable", {}), graph.checkpointer
@@ -252,20 +254,3 @@ def _input_of(graph: Any, state: dict[str, Any], config: RunnableConfig) -> Flow
         lambda place: saver.get_tuple(place), lambda place: saver.aget_tuple(place)
     )
     return state if (yield Invoke(read, config)) is None else None
-
-
-def _named(config: RunnableConfig, name: str) -> RunnableConfig:
-    """A config for a run with this name."""
-    # The projection `subagents` of a stream shows the graphs with this key.
-    metadata = {**config.get("metadata", {}), "lc_agent_name": name}
-    return {**config, "run_name": name, "metadata": metadata}
-
-
-def _refuse_interrupt(result: Any, tool: str) -> None:
-    """Raise TurnError for the result of an interrupted run that nobody can resume."""
-    if "__interrupt__" in result:
-        raise TurnError(
-            tool,
-            "was interrupted, and no outer agent can keep its state until it is answered.",
-            "Call the tool in an agent with a checkpointer.",
-        )

@@ -123,14 +123,9 @@ def with_valid_calls(message: AIMessage) -> AIMessage:
 def _storable(value: Any) -> Any:
     """The same value if nothing inside has to change."""
     if isinstance(value, str):
-        if value.isascii():
-            return value
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            # Two adjacent halves become the character.
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return value
+        # Two adjacent halves become the character.
+        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value if whole == value else whole
     if isinstance(value, dict):
         keys, parts = [*map(_storable, value)], [*map(_storable, value.values())]
         is_same = all(map(is_, value, keys)) and all(map(is_, value.values(), parts))

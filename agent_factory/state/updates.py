@@ -182,9 +182,8 @@ class StateView:
     ) -> None:
         self._channels = channels
         self._order = order
-        self._cache = (
-            cache  # reducers of messages with their index, and channels, from earlier steps
-        )
+        # Reducers of messages with their index, and channels, from earlier steps.
+        self._cache = cache
         ephemeral = {key for key in state if key in channels and channels[key].is_ephemeral}
         persistent = {key: value for key, value in state.items() if key not in ephemeral}
         self._stored_keys = frozenset(persistent)
