@@ -102,8 +102,8 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     One choice serves all model calls until the next user message, or until the set of tools
     changes. Tools at a provider (dicts), tools in `always_include` and a tool named by the
     request's `tool_choice` are always offered and do not count. No model is asked if there is
-    nothing to
-    choose: with `max_tools` tools or fewer, with a single tool, or before the first user message.
+    nothing to choose: with `max_tools` tools or fewer, with a single tool, or before the first user
+    message.
 
     If the model calls another tool of the agent, remembered from earlier turns, the call is
     answered with an error and does not run.

@@ -183,7 +183,7 @@ FORMS = (
     Form(
         "no path from NODE to NODE skips MEMBER",
         "A run that comes from the first node to the second passes the member in between.",
-        "What happens inside of a node: a layer may answer in place of those inside of it.",
+        "What happens inside of a node: a layer may answer in place of its inner layers.",
     ),
     Form(
         f"MEMBER sees {' or '.join(SEEN_LAST)} last",
