@@ -94,9 +94,9 @@ def of_calls() -> Iterator[Figure]:
     decisions = (
         ("files that `review.approve` enters", len(approval.files), 22, 32, 0),
         ("`review.approve`: deepest stack", approval.deepest, 16, 21, 0),
-        ("`review.approve`: calls", approval.calls, 480, 595, 0),
+        ("`review.approve`: calls", approval.calls, 480, 594, 0),
         ("files in which a worker carries out a decision", len(worker.files), 30, 45, 0),
-        ("a worker's decision: deepest stack", worker.deepest, 16, 21, 0),
+        ("a worker's decision: deepest stack", worker.deepest, 16, 20, 0),
         ("a worker's decision: calls", worker.calls, 600, 690, 60),
     )
     for name, value, goal, ratchet, slack in decisions:
@@ -105,29 +105,29 @@ def of_calls() -> Iterator[Figure]:
 
 GOALS_OF_LINES = {
     "agent_factory": (2200, 2253),
-    "cli": (3519, 3427),
+    "cli": (3519, 3415),
     "compat": (407, 427),
     "counts": (82, 82),
-    "decisions": (1686, 2060),
+    "decisions": (1686, 2020),
     "demo": (683, 683),
-    "factory": (1985, 2386),
-    "guarantees": (1144, 1402),
-    "hooks": (2206, 2596),
-    "local_model": (1034, 1577),
-    "middleware": (17791, 19392),
-    "migrate": (1012, 1353),
-    "models": (100, 100),
-    "prebuilt": (1217, 1417),
-    "review": (2844, 3483),
-    "runtime": (5926, 7134),
-    "serve": (10613, 12053),
-    "service": (10900, 12286),
-    "state": (1476, 1644),
+    "factory": (1985, 2363),
+    "guarantees": (1144, 1392),
+    "hooks": (2206, 2595),
+    "local_model": (1034, 1544),
+    "middleware": (17791, 19190),
+    "migrate": (1012, 1349),
+    "models": (100, 91),
+    "prebuilt": (1217, 1391),
+    "review": (2844, 3474),
+    "runtime": (5926, 6975),
+    "serve": (10613, 11604),
+    "service": (10900, 11642),
+    "state": (1476, 1625),
     "structured_output": (986, 1177),
-    "telemetry": (832, 832),
-    "testing": (5241, 6373),
-    "tools": (1980, 2414),
-    "topology": (3122, 4604),
+    "telemetry": (832, 790),
+    "testing": (5241, 6309),
+    "tools": (1980, 2373),
+    "topology": (3122, 4550),
 }
 """Lines of each package: goal and ratchet. A commit with a higher ratchet has no other change."""
 
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 110_170, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 109_660, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.21, slack=0.01)
 
@@ -184,7 +184,7 @@ def of_source(files: list[Source]) -> Iterator[Figure]:
         rate = words.rate(prose, expression)
         yield Figure(f"`{word}` per 1,000 words of prose", rate, goal)
     variables = sum(map(source.context_variables, files))
-    yield Figure("context variables", variables, 12, 16)
+    yield Figure("context variables", variables, 12, 14)
     unpublished = sum(map(source.is_unpublished, files))
     yield Figure("files that rely on unpublished behaviour", unpublished, 1)
 
