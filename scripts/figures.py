@@ -104,7 +104,7 @@ def of_calls() -> Iterator[Figure]:
 
 
 GOALS_OF_LINES = {
-    "agent_factory": (2200, 2253),
+    "agent_factory": (2200, 2257),
     "cli": (3519, 3415),
     "compat": (407, 427),
     "counts": (82, 82),
@@ -147,7 +147,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
     of_tests = sum(file.lines for file in tests)
     yield Figure("lines of tests", of_tests, 105_000, 109_660, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
-    yield Figure("lines of tests per line of package", share, 1.1, 1.21, slack=0.01)
+    yield Figure("lines of tests per line of package", share, 1.1, 1.23, slack=0.01)
 
 
 def of_source(files: list[Source]) -> Iterator[Figure]:
