@@ -10,7 +10,7 @@ from operator import add
 from time import time_ns
 from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any, TypedDict
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 from uuid import UUID
 
 import pytest
@@ -25,6 +25,7 @@ from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt, is_invalid_resume
@@ -346,6 +347,13 @@ def test_the_ids_of_checkpoints_sort_by_time() -> None:
     assert ids == sorted(ids, reverse=True)
     parents = [snapshot.parent_config for snapshot in history[:-1]]
     assert [parent["configurable"]["checkpoint_id"] for parent in parents if parent] == ids[1:]
+
+
+def test_the_savers_of_a_service_agree_on_the_versions_of_channels() -> None:
+    version = "0"  # the service counts by the first of these, without a connection
+    for saver in (InMemorySaver, SqliteSaver, PostgresSaver, InMemorySaver):
+        before, version = version, saver.get_next_version(Mock(spec=saver), version, None)
+        assert int(version[:32]) == int(before[:32]) + 1
 
 
 def test_the_handler_of_a_stream_of_tools_puts_what_a_tool_emits_into_its_stream() -> None:
