@@ -17,6 +17,7 @@ from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
 from agent_factory.factory.fusion import FusionPlan, fusion_of, successors_of
 from agent_factory.factory.settings import plan_of
+from agent_factory.hooks.flows import identity
 from agent_factory.hooks.trace_policy import recorded
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.guards import Guards
@@ -24,7 +25,7 @@ from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for, unless_held
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
-from agent_factory.runtime.spec import AgentSpec, identity
+from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.step import Fusion, Stage, Successors
 from agent_factory.runtime.tools_node import LeadFromTools, ToolsNode, sending_state
 from agent_factory.runtime.turn import OrderedToolsNode, View

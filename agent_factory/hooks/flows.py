@@ -242,16 +242,17 @@ def is_signal(error: BaseException) -> bool:
     return from_langgraph or not isinstance(error, Exception)
 
 
+def identity(state: T) -> T:
+    """Return a state unchanged; the handler of a flow that yields values in place of requests."""
+    return state
+
+
 def run(flow: Flow[R], handler: Callable[[Any], object] | None = None) -> R:
     """Drive a flow in a sync run.
 
     Args:
         flow: The generator.
-        handler: Called with every yielded value but `Sleep`, `Invoke` and `Together`: the inner
-            layer.
-
-    Returns:
-        The result of the flow.
+        handler: Called with each value but `Sleep`, `Invoke` and `Together`: the inner layer.
 
     Raises:
         BadReturn: The flow yielded a request, and there is no inner layer.
@@ -278,9 +279,7 @@ def drive(
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            # The annotation is for mypy: the value of a StopIteration is Any.
-            result: R = stop.value
-            return result
+            return stop.value  # type: ignore[no-any-return]
         try:
             # After an exception was thrown in, the flow goes on with `send` again.
             resume = flow.send
@@ -312,8 +311,7 @@ async def adrive(
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            result: R = stop.value
-            return result
+            return stop.value  # type: ignore[no-any-return]
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):

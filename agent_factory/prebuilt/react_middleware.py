@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
+from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, identity, run
 from agent_factory.hooks.introspection import Bound
 from agent_factory.models import configured
 from agent_factory.prebuilt.react_errors import ReactHistoryError
@@ -31,7 +31,6 @@ from agent_factory.prebuilt.react_models import ChosenModel, chat_model_of, choo
 from agent_factory.prebuilt.react_state import MODEL_INPUT, STEPS, View
 from agent_factory.runtime.composition import call_with_streaming
 from agent_factory.runtime.routing import Rules, State
-from agent_factory.runtime.spec import identity
 from agent_factory.state.history import answers_of
 from agent_factory.topology.model import REACT_HOOKS, TOOLS, Hook
 from agent_factory.types import ModelRequest, ModelResponse

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from agent_factory.errors import NothingPending, NoThread, ReviewError, UnknownCall
-from agent_factory.hooks.flows import arun, run
+from agent_factory.hooks.flows import arun, identity, run
 from agent_factory.review.decision import Judge as Judge
 from agent_factory.review.decision import Judgement as Judgement
 from agent_factory.review.decision import judge as judge
@@ -57,7 +57,6 @@ from agent_factory.review.steps import (
 from agent_factory.review.steps import repeat_review as repeat_review
 from agent_factory.review.steps import topology_or_none as topology_or_none
 from agent_factory.review.stranded_threads import StrandedThread, astranded, stranded
-from agent_factory.runtime.spec import identity
 from agent_factory.tools.client_tool import CLIENT_ID as CLIENT_ID
 
 # Public. Names imported above as themselves are for the service, which asks about the same calls.

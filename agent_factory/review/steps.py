@@ -19,7 +19,7 @@ from langgraph.types import Command, StateSnapshot
 
 from agent_factory.errors import ArgumentError, NothingPending, NoThread, UnknownCall, describe
 from agent_factory.factory.agent import tools_of, topology_of
-from agent_factory.hooks.flows import Flow, adrive, drive
+from agent_factory.hooks.flows import Flow, adrive, drive, identity
 from agent_factory.review.decision import Judge, judge
 from agent_factory.review.errors import DecideTogether
 from agent_factory.review.pending_calls import (
@@ -33,7 +33,6 @@ from agent_factory.review.pending_calls import (
 from agent_factory.review.policy import rules_about
 from agent_factory.review.records import split_decisions, with_review, without_decisions
 from agent_factory.runtime.inputs import missing_thread, nothing_pending
-from agent_factory.runtime.spec import identity
 from agent_factory.runtime.unfinished_turn import (
     SUPERSEDED,
     UNFINISHED,

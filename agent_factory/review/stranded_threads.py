@@ -11,10 +11,9 @@ from langgraph.types import PregelTask
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory.agent import topology_of
-from agent_factory.hooks.flows import Flow, arun, run
+from agent_factory.hooks.flows import Flow, arun, identity, run
 from agent_factory.review.pending_calls import PendingCall, read_pending
 from agent_factory.review.steps import thread_config
-from agent_factory.runtime.spec import identity
 from agent_factory.upstream import waiting_interrupts
 
 

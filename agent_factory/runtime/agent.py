@@ -25,7 +25,7 @@ from langgraph.types import Command, StateUpdate
 from agent_factory.counts import stored_counts, writes_of_state
 from agent_factory.errors import MissingNode
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import Flow, arun, is_awaitable, run
+from agent_factory.hooks.flows import Flow, arun, identity, is_awaitable, run
 from agent_factory.runtime.guards import ENTRY
 from agent_factory.runtime.inputs import (
     STREAM_MODES,
@@ -36,7 +36,6 @@ from agent_factory.runtime.inputs import (
 )
 from agent_factory.runtime.run_layers.run import AGENT_RUN, LayeredRun
 from agent_factory.runtime.run_layers.thread import LAST_WRITE
-from agent_factory.runtime.spec import identity
 from agent_factory.runtime.step import RUN, Run, run_of
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
 from agent_factory.runtime.unfinished_turn import TurnStart

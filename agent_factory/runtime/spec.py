@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain_core.messages import SystemMessage
 
 from agent_factory.decisions.log import DecisionLog
 from agent_factory.errors import SpecError
 from agent_factory.hooks.base import Middleware
+from agent_factory.hooks.flows import identity
 from agent_factory.hooks.introspection import Bound
 from agent_factory.runtime.routing import Rules
 from agent_factory.state.schema import Schemas
@@ -19,13 +20,6 @@ from agent_factory.tools.error_handling import ErrorHandler
 from agent_factory.tools.registry import Toolbox
 from agent_factory.topology.model import Hook, Layer
 from agent_factory.topology.topology import Topology
-
-T = TypeVar("T")
-
-
-def identity(state: T) -> T:
-    """Return the state unchanged."""
-    return state
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,12 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 from langgraph.types import StateSnapshot
 
-from agent_factory.middleware.background import jobs_of_run
-from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
-from agent_factory.middleware.steering import mailbox_of_run
+from agent_factory.middleware.once import Recording, aundo_effects, undo_effects
 from agent_factory.review import (
     Pending,
     aadd_input,
     acarry_out,
     add_input,
-    approvals_of_run,
     carry_out,
     read_thread,
     repeat_review,
@@ -48,6 +45,7 @@ from agent_factory.service.store import TenantStore
 from agent_factory.service.thread_queue import Claim, lock_thread
 from agent_factory.service.usage import UsageHandler
 from agent_factory.service.waits import unused_decisions, write_waits
+from agent_factory.types import providing
 from agent_factory.upstream import COPY_BRANCH, INTERRUPT
 
 Thread = tuple[StateSnapshot, Pending]
@@ -281,11 +279,11 @@ class RunAttempt:
         approvals = SharedApprovals(backend.database, backend.queue, lease, run.tenant, run.agent)
         effects = SharedEffects(backend.database, lease)
         try:
-            with (
-                effects_of_run(effects, run.run_id),
-                approvals_of_run(approvals),
-                mailbox_of_run(self._mailbox),
-                jobs_of_run(SharedJobs(backend, lease, run, self._worker)),
+            with providing(
+                effects=Recording(effects, run.run_id),
+                approvals=approvals,
+                mailbox=self._mailbox,
+                jobs=SharedJobs(backend, lease, run, self._worker),
             ):
                 yield
         except Exception:
@@ -394,13 +392,13 @@ class UndoAttempt:
 
     def run(self) -> None:
         """Undo the effects in this thread."""
-        with effects_of_run(self._effects, self._work.of):
+        with providing(effects=Recording(self._effects, self._work.of)):
             for once in self._agent.once:
                 self._add(undo_effects(once, self._work.of))
 
     async def arun(self) -> None:
         """Undo the effects in this event loop."""
-        with effects_of_run(self._effects, self._work.of):
+        with providing(effects=Recording(self._effects, self._work.of)):
             for once in self._agent.once:
                 self._add(await aundo_effects(once, self._work.of))
 

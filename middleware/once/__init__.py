@@ -1,5 +1,7 @@
 """Effects of tools happen once, even if a process dies between the work and the result."""
 
+from agent_factory.middleware._shared.effects import Recording as Recording
+
 from .effects import Effect, EffectError, EffectStore, effects_of_run
 from .keys import idempotency_key
 from .middleware import OnceMiddleware, OnceState
