@@ -92,10 +92,10 @@ def of_calls() -> Iterator[Figure]:
         yield Figure(name, value, goal, ratchet, counts_calls=True)
     approval, worker = calls.approval(), calls.decision_of_worker()
     decisions = (
-        ("files that `review.approve` enters", len(approval.files), 22, 32, 0),
+        ("files that `review.approve` enters", len(approval.files), 22, 31, 0),
         ("`review.approve`: deepest stack", approval.deepest, 16, 21, 0),
         ("`review.approve`: calls", approval.calls, 480, 594, 0),
-        ("files in which a worker carries out a decision", len(worker.files), 30, 45, 0),
+        ("files in which a worker carries out a decision", len(worker.files), 30, 40, 0),
         ("a worker's decision: deepest stack", worker.deepest, 16, 20, 0),
         ("a worker's decision: calls", worker.calls, 600, 690, 60),
     )
