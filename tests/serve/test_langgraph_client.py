@@ -292,6 +292,14 @@ def test_the_stream_of_a_thread_shows_its_runs(client: Any, url: str, thread: st
         if part.event == "updates" and "tools" in part.data:
             break
     assert rest == parts[[part.id for part in parts].index(seen) + 1 :]
+    for more in ({"input": HI}, {"command": APPROVE}):
+        assert [*client.runs.stream(thread, "desk", stream_mode="updates", **more)]
+    kinds = []  # also of the parts before the decision
+    for part in client.threads.join_stream(thread, last_event_id=rest[-1].id):
+        kinds += [*part.data] if part.event == "updates" else []
+        if "tools" in kinds:
+            break
+    assert "__interrupt__" in kinds
     every = client.threads.join_stream(thread, last_event_id="-1")
     assert next(part for part in every if part.event == "updates") in parts
     with pytest.raises(REFUSED, match="must be 'run_modes'"):

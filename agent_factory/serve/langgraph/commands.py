@@ -30,7 +30,7 @@ from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.langgraph.runs import Runs
 from agent_factory.serve.langgraph.stream import PING_SECONDS, thread_jobs
 from agent_factory.serve.mistakes import explained
-from agent_factory.service import NotFound, Run, RunCancelled, Service
+from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
 
 _EVENTS_OF_A_JOB = 2**24
 _JOBS = 2**29
@@ -266,8 +266,13 @@ class Commands(Endpoints):
         # Now: a stream that has begun has no status for an error.
         info = await run_in_threadpool(self._thread, request)
         # The number of an event begins with that of its job.
-        first = None if body.since is None else body.since // _EVENTS_OF_A_JOB
-        jobs = thread_jobs(self._service, info.id, info.tenant, lambda n: n % _JOBS == first)
+        since = None if body.since is None else body.since // _EVENTS_OF_A_JOB
+
+        def first(jobs: Mapping[int, RunInfo]) -> int:
+            numbers = range(min(jobs), max(jobs) + 1)
+            return next((n for n in numbers if n % _JOBS == since), max(jobs))
+
+        jobs = thread_jobs(self._service, info.id, info.tenant, first)
         events = _thread_events(jobs, subscription, body.since)
         return EventSourceResponse(events, ping=PING_SECONDS)
 

@@ -50,28 +50,30 @@ class Events:
     """
 
     def __init__(self, run: Run, modes: Collection[str] | None, *, subgraphs: bool) -> None:
-        self._run, self._modes, self._subgraphs = run, modes, subgraphs
+        self.run, self._modes, self._subgraphs = run, modes, subgraphs
         self._attempt = 1
         self._partial: dict[str, BaseMessage] = {}
         self._known: set[str] = set()  # ids of messages in the stream or in the state
         self._has_values = False
 
-    async def follow(self, after: str | None = None) -> AsyncIterator[ServerSentEvent]:
-        """The events, until the run has ended or pauses."""
+    async def follow(
+        self, after: str | None = None, job: str | None = None
+    ) -> AsyncIterator[ServerSentEvent]:
+        """The events of a job, or of the newest one, until the run has ended or pauses."""
         if after is None:
             # LangGraph's streams begin with this event.
-            run = {"run_id": self._run.id, "attempt": self._attempt}
+            run = {"run_id": self.run.id, "attempt": self._attempt}
             yield ServerSentEvent(to_json(run), event="metadata")
-        begin = after
+        begin = after or (job and f"{job}:0:0")
         if after is not None and {"messages", "messages-tuple", "events"} & {*(self._modes or ())}:
             # A message may begin before the last event of the client.
             begin = f"{after.rsplit(':', 2)[0]}:0:0"
         run_events = None
         if self._modes is not None and "events" in self._modes:
-            agent = (await run_in_threadpool(lambda: self._run.info)).agent
-            run_events = RunEvents(self._run.id, agent)
+            agent = (await run_in_threadpool(lambda: self.run.info)).agent
+            run_events = RunEvents(self.run.id, agent)
         try:
-            async for part in self._run.astream(after=begin):
+            async for part in self.run.astream(after=begin):
                 if part["type"] == "waiting_for":  # LangGraph has no event for a wait
                     yield ServerSentEvent(comment=part["data"]["text"])
                     continue
@@ -79,7 +81,7 @@ class Events:
                 if run_events is not None:
                     events += [("events", event) for event in run_events.events(part)]
                     if part["type"] == "end" and part["data"]["status"] == "done":
-                        events.append(("events", run_events.end(await self._run.aresult())))
+                        events.append(("events", run_events.end(await self.run.aresult())))
                 if begin != after and after and _numbers(part["id"]) <= _numbers(after):
                     continue
                 for position, (name, data) in enumerate(events, 1):
@@ -96,7 +98,7 @@ class Events:
                 yield "error", failure_of(data["error"])
         elif kind == "resumed":
             self._attempt += 1
-            yield "metadata", {"run_id": self._run.id, "attempt": self._attempt}
+            yield "metadata", {"run_id": self.run.id, "attempt": self._attempt}
         # Recorded for the studio, which sees more than this run was asked to show.
         elif part.get("asked") is False or (part["ns"] and not self._subgraphs):
             return
@@ -147,8 +149,8 @@ class Events:
                 if self._has_values and str(message.id) not in self._known:
                     metadata = {
                         "langgraph_node": node,
-                        "thread_id": self._run.thread_id,
-                        "run_id": self._run.id,
+                        "thread_id": self.run.thread_id,
+                        "run_id": self.run.id,
                     }
                     yield from self._of_message((), message, metadata)
 
@@ -173,59 +175,54 @@ def last_event_id(request: Request, thread: str) -> str | None:
 async def follow_thread(
     service: Service, thread: str, tenant: str, after: str | None
 ) -> AsyncIterator[ServerSentEvent]:
-    """The events of the runs of a thread, one after the other, until the client goes away.
+    """The events of the jobs of a thread, one after the other, until the client goes away.
 
     Args:
-        after: The result of `last_event_id`. None begins with the present run, "-1" with the oldest
-            of the newest 20 runs; of a run with a decision, only later events are shown.
+        after: The result of `last_event_id`. None begins with the present run, "-1" with the newest
+            job of the oldest of the newest 20 runs.
     """
-    is_new, after = after is None, None if after == "-1" else after
-    last = "" if after is None else after.rsplit(":", 2)[0]
-    streamed_jobs: set[str] = set()
+    is_new, last_seen = after is None, "" if after in (None, "-1") else str(after)
+    last_job = last_seen.rpartition("/")[2].partition(":")[0]
+
+    def first(jobs: Mapping[int, RunInfo]) -> int:
+        if is_new:
+            active = [number for number, info in jobs.items() if info.status in _ACTIVE]
+            return min(active, default=max(jobs) + 1)
+        return int(last_job or min(jobs))
+
     with suppress(NotFound):  # the thread was deleted
-        async for runs in changes_of(service, thread, tenant):
-            if is_new:
-                jobs = (info.job for _, info in runs if info.status not in _ACTIVE)
-                streamed_jobs.update(job for job in jobs if job)
-                is_new = False
-            for run, info in runs:
-                # The jobs of a thread are numbered.
-                if info.job is None or info.job in streamed_jobs or info.job < last:
-                    continue
+        events: Events | None = None
+        async for run, job in thread_jobs(service, thread, tenant, first):
+            if events is None or events.run.id != run.id:
                 events = Events(run, None, subgraphs=True)
-                if after is not None:  # the rest of a job of this run or of an earlier run
-                    async for event in events.follow(after):
-                        yield event
-                    streamed_jobs.add(last)
-                    after = None
-                if info.job not in streamed_jobs:
-                    async for event in events.follow():
-                        yield event
-                    streamed_jobs.add(info.job)
+            seen = last_seen if last_seen.startswith(f"{job}:") else None
+            async for event in events.follow(seen, job):
+                yield event
 
 
 async def thread_jobs(
-    service: Service, thread: str, tenant: str, is_first: Callable[[int], bool]
+    service: Service, thread: str, tenant: str, first: Callable[[Mapping[int, RunInfo]], int]
 ) -> AsyncIterator[tuple[Run, str]]:
     """The jobs of a thread, each with its run: one for each message, and one for each decision.
 
     Args:
-        is_first: Says whether a number is that of the first job; without one, the newest is the
-            first.
+        first: Returns the number of the first job. It gets the newest runs by the numbers of their
+            newest jobs. A thread without jobs begins with its first.
     """
     last: int | None = None
     async for runs in changes_of(service, thread, tenant):
-        jobs = ((run, info.job) for run, info in runs[::-1] if info.job is not None)
-        by_number = {int(job.rpartition("/")[2]): run for run, job in jobs}
-        if not by_number:
+        jobs = [(int(info.job.rpartition("/")[2]), run, info) for run, info in runs if info.job]
+        if not jobs:
+            last = last or 0
             continue
-        newest = max(by_number)
-        known = range(min(by_number), newest + 1)
-        first = next(filter(is_first, known), newest) if last is None else last + 1
-        for number in range(first, newest + 1):
+        by_number = {number: run for number, run, _ in jobs}
+        if last is None:
+            last = first({number: info for number, _, info in jobs}) - 1
+        for number in range(last + 1, max(by_number) + 1):
             # After a decision, a run names its newest job alone.
-            yield by_number.get(number, by_number[newest]), f"{thread}/{number:08d}"
-        last = newest
+            owner = min(newest for newest in by_number if newest >= number)
+            yield by_number[owner], f"{thread}/{number:08d}"
+            last = number
 
 
 async def changes_of(
