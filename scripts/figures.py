@@ -120,7 +120,7 @@ GOALS_OF_LINES = {
     "prebuilt": (1217, 1391),
     "review": (2844, 3474),
     "runtime": (5926, 6975),
-    "serve": (10613, 11604),
+    "serve": (10613, 11606),
     "service": (10900, 11642),
     "state": (1476, 1625),
     "structured_output": (986, 1177),
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 109_660, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 109_666, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.23, slack=0.01)
 
