@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import CompoundSelect, Row, delete, select, union, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
@@ -101,6 +101,12 @@ class Run:
                 if connection.execute(of_thread).scalar() == "waiting":
                     status = "held"
         return read_row(RunInfo, row, id=self.id, status=status)
+
+    @property
+    def jobs(self) -> list[str]:
+        """Ids of the jobs of the run: first that of the message, then one for each decision."""
+        with self._backend.database.read() as connection:
+            return sorted(filter(None, connection.execute(_jobs_of(self)).scalars()))
 
     @property
     def summary(self) -> RunSummary:
@@ -435,9 +441,7 @@ class Run:
             run = connection.execute(select(runs).where(of_run)).first()
             if thread is None or run is None:
                 return  # somebody else has deleted it
-            of_wait = select(waits.c.job).where(waits.c.run == self.id)
-            jobs = [run.job, *connection.execute(of_wait).scalars()]
-            connection.execute(delete(events).where(events.c.job.in_(jobs)))
+            connection.execute(delete(events).where(events.c.job.in_(_jobs_of(self))))
             for table in (effects, waits):
                 connection.execute(delete(table).where(table.c.run == self.id))
             read_by_it = of_thread & (runs.c.reader == self.id)
@@ -467,3 +471,10 @@ class Run:
     def _look_seconds(self, timeout: float | None) -> float:
         pause = self._backend.pace.wake
         return pause if timeout is None else min(timeout, pause)
+
+
+def _jobs_of(run: Run) -> CompoundSelect[Any]:
+    # Each pause has a wait, which names the job that led there.
+    of_wait = (waits.c.thread_id == run.thread_id) & (waits.c.run == run.id)
+    newest = select(runs.c.job).where(runs.c.run_id == run.id)
+    return union(newest, select(waits.c.job).where(of_wait))

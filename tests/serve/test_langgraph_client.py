@@ -300,8 +300,14 @@ def test_the_stream_of_a_thread_shows_its_runs(client: Any, url: str, thread: st
         if "tools" in kinds:
             break
     assert "__interrupt__" in kinds
-    every = client.threads.join_stream(thread, last_event_id="-1")
-    assert next(part for part in every if part.event == "updates") in parts
+    # All jobs, also for a client that has seen an earlier thread of this name.
+    for before in ("-1", f"{thread}/7:1:0", f"{thread}/{2**63}:1:0"):
+        jobs, last = [], rest[-1].id
+        for part in client.threads.join_stream(thread, last_event_id=before):
+            jobs += [part.id.partition(":")[0]] if part.id else []
+            if part.event == "updates" and "tools" in part.data and part.id != last:
+                break
+        assert len({*jobs}) == 4
     with pytest.raises(REFUSED, match="must be 'run_modes'"):
         next(client.threads.join_stream(thread, stream_mode="lifecycle"))
 

@@ -28,9 +28,9 @@ from agent_factory.serve.langgraph.protocol import (
 )
 from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.langgraph.runs import Runs
-from agent_factory.serve.langgraph.stream import PING_SECONDS, thread_jobs
+from agent_factory.serve.langgraph.stream import PING_SECONDS, ThreadRuns, number_of, thread_jobs
 from agent_factory.serve.mistakes import explained
-from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
+from agent_factory.service import NotFound, Run, RunCancelled, Service
 
 _EVENTS_OF_A_JOB = 2**24
 _JOBS = 2**29
@@ -268,11 +268,12 @@ class Commands(Endpoints):
         # The number of an event begins with that of its job.
         since = None if body.since is None else body.since // _EVENTS_OF_A_JOB
 
-        def first(jobs: Mapping[int, RunInfo]) -> int:
-            numbers = range(min(jobs), max(jobs) + 1)
-            return next((n for n in numbers if n % _JOBS == since), max(jobs))
+        def known(runs: ThreadRuns) -> int:
+            jobs = [number_of(job) for run, _ in runs for job in run.jobs]
+            first = next((job for job in jobs if job % _JOBS == since), max(jobs, default=1))
+            return first - 1  # the rest of this job is new
 
-        jobs = thread_jobs(self._service, info.id, info.tenant, first)
+        jobs = thread_jobs(self._service, info.id, info.tenant, known)
         events = _thread_events(jobs, subscription, body.since)
         return EventSourceResponse(events, ping=PING_SECONDS)
 

@@ -178,21 +178,23 @@ async def follow_thread(
     """The events of the jobs of a thread, one after the other, until the client goes away.
 
     Args:
-        after: The result of `last_event_id`. None begins with the present run, "-1" with the newest
-            job of the oldest of the newest 20 runs.
+        after: The result of `last_event_id`. None begins with the present run, "-1" with the oldest
+            of the newest 20 runs.
     """
-    is_new, last_seen = after is None, "" if after in (None, "-1") else str(after)
-    last_job = last_seen.rpartition("/")[2].partition(":")[0]
+    last_seen = "" if after in (None, "-1") else str(after)
 
-    def first(jobs: Mapping[int, RunInfo]) -> int:
-        if is_new:
-            active = [number for number, info in jobs.items() if info.status in _ACTIVE]
-            return min(active, default=max(jobs) + 1)
-        return int(last_job or min(jobs))
+    def known(runs: ThreadRuns) -> int:
+        newest = {number_of(info.job): info.status for _, info in runs if info.job}
+        if after is None:
+            active = [number for number, status in newest.items() if status in _ACTIVE]
+            return min(active) - 1 if active else max(newest, default=0)
+        job = number_of(last_seen.partition(":")[0]) if last_seen else 1
+        # An earlier thread of this name, since deleted, may have had greater numbers.
+        return job - 1 if job <= max(newest, default=0) else 0
 
     with suppress(NotFound):  # the thread was deleted
         events: Events | None = None
-        async for run, job in thread_jobs(service, thread, tenant, first):
+        async for run, job in thread_jobs(service, thread, tenant, known):
             if events is None or events.run.id != run.id:
                 events = Events(run, None, subgraphs=True)
             seen = last_seen if last_seen.startswith(f"{job}:") else None
@@ -200,38 +202,41 @@ async def follow_thread(
                 yield event
 
 
+ThreadRuns = list[tuple[Run, RunInfo]]
+"""The newest runs of a thread, the oldest first."""
+
+
+def number_of(job: str) -> int:
+    """The number of a job in its thread."""
+    return int(job.rpartition("/")[2])
+
+
 async def thread_jobs(
-    service: Service, thread: str, tenant: str, first: Callable[[Mapping[int, RunInfo]], int]
+    service: Service, thread: str, tenant: str, known: Callable[[ThreadRuns], int]
 ) -> AsyncIterator[tuple[Run, str]]:
     """The jobs of a thread, each with its run: one for each message, and one for each decision.
 
     Args:
-        first: Returns the number of the first job. It gets the newest runs by the numbers of their
-            newest jobs. A thread without jobs begins with its first.
+        known: Returns the number of the last job that the client has, 0 for none.
     """
     last: int | None = None
     async for runs in changes_of(service, thread, tenant):
-        jobs = [(int(info.job.rpartition("/")[2]), run, info) for run, info in runs if info.job]
-        if not jobs:
-            last = last or 0
-            continue
-        by_number = {number: run for number, run, _ in jobs}
         if last is None:
-            last = first({number: info for number, _, info in jobs}) - 1
-        for number in range(last + 1, max(by_number) + 1):
-            # After a decision, a run names its newest job alone.
-            owner = min(newest for newest in by_number if newest >= number)
-            yield by_number[owner], f"{thread}/{number:08d}"
-            last = number
+            last = await run_in_threadpool(known, runs)
+        for run, info in runs:
+            if info.job is None or number_of(info.job) <= last:
+                continue
+            for job in await run_in_threadpool(getattr, run, "jobs"):
+                if number_of(job) > last:
+                    yield run, job
+                    last = number_of(job)
 
 
-async def changes_of(
-    service: Service, thread: str, tenant: str
-) -> AsyncIterator[list[tuple[Run, RunInfo]]]:
-    """The newest runs of a thread after each change, the oldest first, until it is deleted."""
+async def changes_of(service: Service, thread: str, tenant: str) -> AsyncIterator[ThreadRuns]:
+    """The newest runs of a thread after each change, until it is deleted."""
     changed: float | None = None
 
-    def look() -> list[tuple[Run, RunInfo]] | None:
+    def look() -> ThreadRuns | None:
         nonlocal changed
         # Before the runs are read: the next look sees later changes.
         since, changed = changed, service.threads.get(thread, tenant=tenant).updated_at
