@@ -62,6 +62,19 @@ def test_a_list_catches_up_with_what_has_changed_since_the_page_was_made(
     expect(row.locator(".status")).to_have_text("idle")
 
 
+def test_a_stream_opens_once_its_page_can_hear_it(desk: Desk, new_page: NewPage) -> None:
+    page = new_page("/studio")
+    page.add_init_script("""
+        window.opened = [];
+        document.addEventListener("DOMContentLoaded", () => opened.push("ready"));
+        EventSource = class extends EventSource {
+            constructor(...options) { super(...options); opened.push("open"); }
+        };
+    """)
+    page.reload()
+    assert page.evaluate("opened") == ["ready", "open"]
+
+
 def test_a_fork_from_an_earlier_moment(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread)
     desk.service.decide(wait, "approve", by="ann").result(60)

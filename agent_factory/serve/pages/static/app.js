@@ -1,5 +1,6 @@
 "use strict";
-(() => {
+// Once htmx has read the page: it does not hear of a change before.
+document.addEventListener("DOMContentLoaded", () => {
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
   const tell = (name) => document.body.dispatchEvent(new Event(name));
@@ -328,4 +329,4 @@
     text.focus();
     toEnd();
   });
-})();
+});
