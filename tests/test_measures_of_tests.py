@@ -141,6 +141,11 @@ def test_a_change_is_noticed_where_a_test_fails_and_is_undone(tmp_path: Path) ->
     assert (tmp_path / "prices.py").read_text().endswith("return 7\n")
 
 
+def test_each_file_has_a_test_before_a_file_has_two() -> None:
+    weight = {"a::heavy": 2, "a::light": 1, "b::heaviest": 9}
+    assert mutants.by_turns(weight, weight) == ["a::light", "b::heaviest", "a::heavy"]
+
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

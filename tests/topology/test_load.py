@@ -247,6 +247,8 @@ def test_settings_of_an_added_middleware_are_not_separate_changes() -> None:
         (Edit(), "Edit(keep=3)"),
         (object(), "object"),
         ({"api_key": "sk-1", "url": "x"}, "{'api_key': str, 'url': 'x'}"),
+        ([[[[[[[["a"]]]]]]]], "[[[[[[[['a']]]]]]]]"),
+        ([[[[[[[[["a"]]]]]]]]], "[[[[[[[[[str]]]]]]]]]"),
     ],
 )
 def test_values_are_shown_in_one_line(value: Any, text: str) -> None:
