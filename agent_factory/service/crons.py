@@ -123,15 +123,17 @@ class Crons:
         """Change arguments of a cron. Keys of `metadata` are added to the present keys.
 
         Raises:
-            NotFound: There is no such cron.
+            NotFound: There is no such cron, or no such agent for an enabled cron.
             ArgumentError: The cron expression or the time zone cannot be read.
         """
         with self._database.begin() as connection:
             current = self._get(connection, cron)
             if "metadata" in values:
                 values["metadata"] = {**current.metadata, **values["metadata"]}
-            self._backend.agent(current.agent)
-            return self._backend.schedules.write(connection, replace(current, **values))
+            changed = replace(current, **values)
+            if changed.enabled:  # a cron of an agent that is gone can be disabled
+                self._backend.agent(changed.agent)
+            return self._backend.schedules.write(connection, changed)
 
     def delete(self, cron: str) -> None:
         """Delete a cron. Its runs go on.

@@ -41,9 +41,14 @@ class ScheduledMessages:
         database, agents = self._backend.database, [*self._backend.agents]
         is_due = (schedules.c.next_at <= database.now) & schedules.c.agent.in_(agents)
         with database.read() as connection:
-            rows = connection.execute(select(schedules).where(is_due).order_by(schedules.c.id))
-            crons = [read_row(Cron, row) for row in rows]
-        for cron in crons:
+            ids = connection.execute(select(schedules.c.id).where(is_due).order_by(schedules.c.id))
+            due = [select(schedules).where(is_due, schedules.c.id == id) for id in ids.scalars()]
+        for query in due:
+            with database.read() as connection:
+                row = connection.execute(query).first()
+            if row is None:  # changed or deleted since the list was read
+                continue
+            cron = read_row(Cron, row)
             # Before the next time is stored: a process that dies in between has submitted the
             # message, and the next process submits the same message.
             self._submit_one(cron)

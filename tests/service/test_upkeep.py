@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,11 +23,20 @@ from agent_factory.middleware import (
     OnceMiddleware,
     idempotency_key,
 )
-from agent_factory.service import AlreadyDecided, AlreadyExists, Crons, NotFound, Pace, Service
+from agent_factory.service import (
+    AlreadyDecided,
+    AlreadyExists,
+    Crons,
+    NotFound,
+    Pace,
+    Run,
+    Service,
+)
 from agent_factory.service.backend import Backend
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.runner import Runner
-from agent_factory.service.tables import events, runs, threads, waits
+from agent_factory.service.scheduled_messages import ScheduledMessages
+from agent_factory.service.tables import events, runs, schedules, threads, waits
 from agent_factory.testing import ScriptedChatModel
 from service.desk import Journal, check_history, make_desk, waiting
 from service.stored import Tables
@@ -414,6 +424,40 @@ def test_crons_are_sorted_and_paged(service: Service) -> None:
     rising = crons.search(sort_by="ends_at", descending=False)
     assert [cron.id for cron in rising] == [ids[2], ids[1], ids[3], ids[0]]
     assert (crons.count(), crons.count(metadata={"tags": [2]})) == (4, 1)
+
+
+def test_a_cron_of_an_agent_that_is_gone_can_be_disabled(
+    service: Service, backend: Backend
+) -> None:
+    crons = service.crons()
+    cron = create_cron(crons)
+    del backend.agents["desk"]
+    for change in ({"schedule": "5 3 * * *"}, {"agent": "nobody", "enabled": True}):
+        with pytest.raises(NotFound):
+            crons.change(cron.id, **change)
+    assert crons.change(cron.id, enabled=False).next_at is None
+    assert crons.get(cron.id).schedule == cron.schedule
+
+
+def test_a_cron_that_ends_while_others_are_submitted_begins_no_run(
+    service: Service, backend: Backend, tables: Tables
+) -> None:
+    crons = service.crons()
+    first, second, third = sorted(create_cron(crons).id for _ in range(3))
+    tables.write(update(schedules).values(next_at=0.0))
+    ends: list[Any] = [
+        partial(crons.delete, second),
+        partial(crons.change, third, enabled=False),
+    ]
+
+    def submit(**options: Any) -> Run:
+        while ends:
+            ends.pop()()
+        return service.submit(**options)
+
+    ScheduledMessages(backend, service.webhooks, submit).submit_due()
+    (run,) = service.threads.search_runs().runs
+    assert run.thread_id.startswith(first)
 
 
 ACTS: dict[str, Callable[[Crons, str], object]] = {
