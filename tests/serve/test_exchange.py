@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
+from types import ModuleType
 from unittest.mock import Mock
 from uuid import uuid4
 
@@ -11,6 +13,7 @@ import httpx
 import pytest
 
 from agent_factory.serve import exchange
+from agent_factory.serve.a2a import tasks
 from agent_factory.service import Service
 from serve.accounts import SERVER as SERVER
 from serve.accounts import add_gated, decided_meanwhile, statuses
@@ -78,11 +81,17 @@ def test_a_review_is_named_and_its_decision_continues_the_run(
     assert statuses(service, thread) == ["done"]
 
 
-@each("protocol", [ag_ui, openai, openai_stream, by_mcp, by_a2a, a2a_stream])
+@each(
+    "reader, protocol",
+    [
+        *product([exchange], [ag_ui, openai, openai_stream, by_mcp, by_a2a, a2a_stream]),
+        (tasks, a2a_stream),  # after the last part of the stream
+    ],
+)
 def test_a_run_that_somebody_decides_about_meanwhile_is_followed(
-    url: str, protocol: Protocol, monkeypatch: pytest.MonkeyPatch
+    url: str, reader: ModuleType, protocol: Protocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "open_waits", decided_meanwhile())
+    monkeypatch.setattr(reader, "open_waits", decided_meanwhile())
     # The words of a stream come one by one.
     assert "Done:" in ask(url, protocol, "desk", uuid4().hex, "Pay").text
 

@@ -70,32 +70,36 @@ async def events_of(exchange: Exchange) -> AsyncIterator[Event]:
     service, request, run = exchange.service, exchange.request, exchange.run
     task = await run_in_threadpool(task_of, service, request, run)
     yield task
-    if task.status.state in (STATES[status] for status in (*ENDED, "waiting")):
+    stops = {STATES[status] for status in (*ENDED, "waiting")}
+    if task.status.state in stops:
         return
     names: Any = {"task_id": run.id, "context_id": run.thread_id}
     working = TaskStatus(state=TaskState.TASK_STATE_WORKING)
     has_begun = False
     texts: set[str] = set()  # artifacts with a begin
-    async for part in exchange.follow():
-        if part["type"] == "waiting_for":
-            message = agent_message(run, new_text_part(part["data"]["text"]))
-            status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED, message=message)
-            yield TaskStatusUpdateEvent(**names, status=status)
-            continue
-        if not has_begun:
-            has_begun = True
-            yield TaskStatusUpdateEvent(**names, status=working)
-        # Agents inside the agent are silent.
-        if part["type"] != "messages" or part["ns"]:
-            continue
-        message = part["data"][0]
-        if isinstance(message, AIMessage) and message.text:
-            id = str(message.id)
-            yield TaskArtifactUpdateEvent(
-                **names, artifact=text_artifact(id, message.text), append=id in texts
-            )
-            texts.add(id)
-    task = await run_in_threadpool(task_of, service, request, run)
+    while True:
+        async for part in exchange.follow():
+            if part["type"] == "waiting_for":
+                message = agent_message(run, new_text_part(part["data"]["text"]))
+                status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED, message=message)
+                yield TaskStatusUpdateEvent(**names, status=status)
+                continue
+            if not has_begun:
+                has_begun = True
+                yield TaskStatusUpdateEvent(**names, status=working)
+            # Agents inside the agent are silent.
+            if part["type"] != "messages" or part["ns"]:
+                continue
+            message = part["data"][0]
+            if isinstance(message, AIMessage) and message.text:
+                id = str(message.id)
+                yield TaskArtifactUpdateEvent(
+                    **names, artifact=text_artifact(id, message.text), append=id in texts
+                )
+                texts.add(id)
+        task = await run_in_threadpool(task_of, service, request, run)
+        if task.status.state in stops:  # otherwise somebody has decided after the last part
+            break
     ids = [artifact.artifact_id for artifact in task.artifacts]
     # Artifacts before belong to an earlier stream of the task.
     start = next((at for at, id in enumerate(ids) if id in texts), 0)
