@@ -198,6 +198,7 @@ WAITS = [("reserve", FREE, FREE), ("wait", 3, None), ("reserve", FREE, FREE)]
 @settings.get_profile("costly")
 @given(limits=LIMITS, steps=STEPS)
 @example(limits=Limits(), steps=[("reserve", DIME, FREE), ("reserve", DIME + DIME, FREE)])
+@example(limits=Limits(), steps=[("reserve", DIME, FREE), ("record", DIME, None)])
 @example(limits=Limits(usd=0.3), steps=[*DIMES, ("reserve", DIME, FREE)])
 @example(limits=Limits(), steps=[*WAITS, ("wait", 2, None), ("commit", 0, FREE), ("wait", 1, None)])
 @example(limits=Limits(seconds=3), steps=[*WAITS, ("commit", 0, FREE), ("reserve", FREE, FREE)])
