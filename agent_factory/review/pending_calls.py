@@ -146,7 +146,12 @@ def read_pending(
         calls = [*_interrupted_calls(snapshot, topology, turn)]
     else:
         calls = [*_stopped_calls(topology, turn, tools)]
-    decisions, times = recorded_decisions(turn, topology), Counter(call.id for call in calls)
+    record = message.response_metadata.get(DECIDED, {}) if message is not None else {}
+    stop = record.get("at", "")
+    # Decisions recorded at another stop are over.
+    is_here = former.get(stop, stop) == turn.next[0]
+    decisions: dict[str, Mapping[str, Any]] = record["decisions"] if is_here else {}
+    times = Counter(call.id for call in calls)
     # A recorded decision about a call changes the id of the interrupt of the batch, but not the id
     # of the message.
     sources = {c["id"]: message.id for c in message.tool_calls} if message is not None else {}
@@ -157,14 +162,6 @@ def read_pending(
         name = digest(sources.get(id_, call.interrupt_id), *about)
         calls[index] = replace(call, id=id_, decision=decisions.get(call.id), digest=name)
     return replace(turn, calls=tuple(calls))
-
-
-def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str, Mapping[str, Any]]:
-    """The decisions recorded at the current stop, by the id of their call."""
-    record = pending.message.response_metadata.get(DECIDED, {}) if pending.message else {}
-    former = topology.former_nodes if topology is not None else {}
-    at = record.get("at", "")
-    return dict(record["decisions"]) if former.get(at, at) == pending.next[0] else {}
 
 
 def with_decisions(pending: Pending, decisions: Mapping[str, Mapping[str, object]]) -> AIMessage:

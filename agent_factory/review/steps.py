@@ -5,7 +5,7 @@ A planner turns decisions into a step, a value; `apply` writes the step and invo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import groupby
@@ -27,7 +27,6 @@ from agent_factory.review.pending_calls import (
     Pending,
     PendingCall,
     read_pending,
-    recorded_decisions,
     with_decisions,
 )
 from agent_factory.review.policy import rules_about
@@ -88,7 +87,7 @@ def plan_decision(kind: str, call_id: str | None, **details: object) -> StepPlan
         if len(calls) > 1 and kind in ("edit", "respond"):
             reason = f"is needed: {len(calls)} calls are pending."
             raise UnknownCall("call_id", reason, _list_pending(pending))
-        return plan_decisions(pending, topology, judge, {call.id: decision for call in calls})
+        return _plan(pending, topology, judge, [(call, decision) for call in calls])
 
     return plan_step
 
@@ -145,8 +144,18 @@ def plan_decisions(
         reason = f"must map the ids of calls to decisions, got {describe(new)}."
         raise ArgumentError("decisions", reason, f"Pass {{{pending.calls[0].id!r}: ...}}.")
     pairs = [(_find(pending, id_), decision) for id_, decision in new.items()]
-    new_decisions = {call.id: judge(call, decision).decision for call, decision in pairs}
-    decisions = {**recorded_decisions(pending, topology), **new_decisions}
+    return _plan(pending, topology, judge, pairs)
+
+
+def _plan(
+    pending: Pending,
+    topology: Topology | None,
+    judge: Judge,
+    new: Iterable[tuple[PendingCall, object]],
+) -> Step:
+    """Plan decisions about calls, with the decisions recorded so far."""
+    decisions = {call.id: call.decision for call in pending.calls if call.decision is not None}
+    decisions |= {call.id: judge(call, decision).decision for call, decision in new}
     if pending.asks:
         return _plan_answers(pending, topology, decisions)
     if any(call.id not in decisions for call in pending.calls):
@@ -331,8 +340,8 @@ def apply(
     """
     streams = options.pop("stream", False)
     config, reviews = thread_config(agent, config), Reviews.of(agent)
-    methods = ("get_state", "update_state", "invoke")
-    get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
+    get_state = getattr(agent, f"{prefix}get_state")
+    update_state = getattr(agent, f"{prefix}update_state")
 
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
         snapshot, pending = thread or (yield from reviews.read(prefix, config, stranded=stranded))
@@ -351,7 +360,7 @@ def apply(
         newest = yield get_state(_latest(config))
         is_earlier = newest.config["configurable"].get("checkpoint_id") != checkpoint_id
     pending, step = yield from plan(config)
-    if pending.asks and is_earlier:
+    if is_earlier and pending.asks:
         # LangGraph stores an answer with the interrupt, and would ignore a second answer at this
         # checkpoint. So copy the checkpoint, which has no answers then, and run the copy up to the
         # interrupt.
@@ -359,7 +368,7 @@ def apply(
         config = _latest(config)
         # Nobody reads the parts of this run, so options about a stream are left out.
         of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
-        yield invoke(None, config, **of_run)
+        yield getattr(agent, f"{prefix}invoke")(None, config, **of_run)
         _, step = yield from plan(config)
     place = config
     for update, node in step.writes:
@@ -375,7 +384,7 @@ def apply(
     if not step.runs:
         snapshot = yield get_state(config)
         return snapshot.values
-    return (yield invoke(step.input, config, **options))
+    return (yield getattr(agent, f"{prefix}invoke")(step.input, config, **options))
 
 
 async def _no_parts() -> AsyncIterator[object]:
