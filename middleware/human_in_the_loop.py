@@ -310,8 +310,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         message, tail = last_turn(state["messages"])
         if self.interrupt_mode != "batched" or message is None:
             return None
-        names = {call["name"] for call in message.tool_calls}
-        if not (reviewed := {name for name in names if not self.policy.allows(name)}):
+        allows = self.policy.allows
+        reviewed = {call["name"] for call in message.tool_calls if not allows(call["name"])}
+        if not reviewed:
             return None
         # A direct call of the hook may come without a runtime.
         tools, runtime = get_tools(), runtime or Runtime()
@@ -348,7 +349,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         results = []
         for call, approval, judgement in zip(calls, approvals, judgements, strict=True):
             approval.take(judgement)
-            step = approval.next()
+            step = approval.step
             if approval.request.tool_call is not call:
                 edits[call["id"]] = approval.request.tool_call
             if isinstance(step, Deny) and step.result is not None:
@@ -365,7 +366,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         call, records = request.tool_call, last_records(request.state["messages"])
         original = original_of(call, records) if EDITED in records else None
         store = approval_store(request.runtime.store)
-        new = partial(Approval, self.name, self._rule_for, remembers=store is not None)
+        rule_for = self._chosen if self._chooses_calls else self.policy.rule_for
+        new = partial(Approval, self.name, rule_for, remembers=store is not None)
         with approval_of(request, self.name, new) as approval:
             # In per_call mode each decision is made here, so no decision is on record.
             if self.interrupt_mode == "batched" and REVIEWED in records:
@@ -374,9 +376,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             for _ in range(MOST_CHANGES):
                 # Most tools need no decisions about their calls, unless a layer further in makes a
                 # call of another tool, which the guard notices.
-                if not (is_free := self._is_free(changed)):
+                if not (is_free := self.policy.allows(changed.tool_call["name"])):
                     approval.begin(changed, is_changed=changed is not first)
-                    while not isinstance(step := approval.next(), Run | Deny):
+                    while not isinstance(step := approval.step, Run | Deny):
                         yield from self._perform(approval, step, store)
                     if isinstance(step, Deny):
                         return step.result or _denied(step)
@@ -406,14 +408,10 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             result = with_edit(result, call, request.tool_call, notice)
         return result
 
-    def _is_free(self, request: ToolCallRequest) -> bool:
-        """Return True if all calls of the tool run without a decision."""
-        return self.policy.allows(request.tool_call["name"])
-
-    def _rule_for(self, request: ToolCallRequest) -> Rule:
-        """The rule about a call; a subclass with its own hook has chosen the reviewed calls."""
+    def _chosen(self, request: ToolCallRequest) -> Rule:
+        """The rule about a call, where a subclass with its own hook chooses the reviewed calls."""
         rule = self.policy.rule_for(request)
-        return ALLOWED if self._chooses_calls and rule.action != "deny" else rule
+        return rule if rule.action == "deny" else ALLOWED
 
     def _perform(
         self, approval: Approval, step: AskPerson | AskJudge | LookUp, store: ApprovalStore | None
@@ -441,7 +439,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
             def consult() -> Flow[Evidence]:
                 while (evidence := approval.evidence) is None:
-                    if isinstance(approval.next(), LookUp) and store is not None:
+                    if isinstance(approval.step, LookUp) and store is not None:
                         approval.take((yield Invoke(Called(store.find), subject)))
                     else:
                         judge = cast("RiskJudge", self._judge)  # a policy that judges has one
@@ -455,17 +453,14 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
     def _question(self, approvals: Sequence[Approval], *, is_batch: bool = False) -> Question:
         """The question about calls, with the judges of its answer."""
-        steps = [cast("AskPerson", approval.next()) for approval in approvals]
-        texts = map(self._description_of, steps)
-        return Question(
-            [
-                replace(step.call, question=text, batched=is_batch)
-                for step, text in zip(steps, texts, strict=True)
-            ],
-            [approval.judge for approval in approvals],
-            [step.rule.args_schema for step in steps],
-            None if is_batch else steps[0].request.tool,
-        )
+        calls, judges, schemas = [], [], []
+        for approval in approvals:
+            step = cast("AskPerson", approval.step)
+            text = self._description_of(step)
+            calls.append(replace(step.call, question=text, batched=is_batch))
+            judges.append(approval.judge)
+            schemas.append(step.rule.args_schema)
+        return Question(calls, judges, schemas, None if is_batch else approvals[0].request.tool)
 
     def _description_of(self, step: AskPerson) -> str:
         """The description of a call for the reviewer, with the reasons to ask about the call."""
@@ -482,8 +477,10 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
 
 def _uncovered(approvals: list[Approval], store: ApprovalStore | None) -> Flow[list[Approval]]:
     """The approvals of calls without a standing approval; `around_tool` decides about the rest."""
-    lookups = {a.request.tool_call["id"]: a for a in approvals if isinstance(a.next(), LookUp)}
-    if store is None or not lookups:
+    if store is None:
+        return approvals
+    lookups = {a.request.tool_call["id"]: a for a in approvals if isinstance(a.step, LookUp)}
+    if not lookups:
         return approvals
 
     def look() -> Flow[list[str | None]]:
@@ -543,9 +540,8 @@ def _has_same_digest(request: object, other: object) -> bool:
     return len(requests) == 2 and requests[0].get("digest") == requests[1].get("digest")
 
 
-def interrupt(question: Question) -> object:
-    """Interrupt the run with a question, and return the answer. Tests may patch this function."""
-    return question.ask()
+interrupt = Question.ask
+"""Interrupts the run with a question, and returns the answer. Tests may patch this function."""
 
 
 def rule_of(tool: object, config: object) -> Rule:

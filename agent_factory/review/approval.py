@@ -4,7 +4,7 @@ The machine has no effects: no interrupt, no wait, no store, no call of a model.
 out the steps, and returns the answers:
 
     approval.begin(request)
-    while not isinstance(step := approval.next(), Run | Deny):
+    while not isinstance(step := approval.step, Run | Deny):
         approval.take(...)  # the answer of a person, a judge or a store
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypedDict
 
 from langchain_core.messages import ToolMessage
@@ -145,6 +146,8 @@ class Approval:
         self._review, self._rule_for, self._remembers = review, rule_for, remembers
         self.approved: set[str] = set()
         """Digests of the calls with permission to run."""
+        self.step: Step
+        """The next step, after `begin`; Run and Deny end the decision."""
         # By the digests of further calls: the call to run instead, or the result.
         self._settled: dict[str, ToolCall | ToolMessage] = {}
         self.evidence: Evidence | None = None
@@ -162,7 +165,7 @@ class Approval:
         # Most calls need no decision, and no digest.
         earlier = self._settled.get(self.digest_of(request)) if self._settled else None
         if isinstance(earlier, ToolMessage):
-            self._step: Step = Deny(request, result=earlier)
+            self.step = Deny(request, result=earlier)
         elif earlier is not None and not is_changed:
             self._run(edited(request, earlier))
         else:
@@ -178,17 +181,13 @@ class Approval:
         if digest is not None:
             self.approved.add(digest)
 
-    def next(self) -> Step:
-        """Return the next step; Run and Deny end the decision."""
-        return self._step
-
     def take(self, answer: Any) -> None:
         """Take the answer to the next step.
 
         Raises:
             ReviewError: The decision is not allowed, or no step waits. Nothing has changed.
         """
-        step = self._step
+        step = self.step
         if isinstance(step, AskPerson):
             judgement = answer if isinstance(answer, Judgement) else self.judge(answer)
             self._decide(step, judgement.decision)
@@ -199,31 +198,32 @@ class Approval:
         elif isinstance(step, LookUp) and answer is not None:
             self.recall({"approval": answer.id})
         elif isinstance(step, LookUp) and self.rule.action == "judge":
-            self._step = AskJudge(self.request, self.rule)
+            self.step = AskJudge(self.request, self.rule)
         elif isinstance(step, LookUp):
             self.recall({"objection": ""})
         else:
             reason = f"is decided, and {answer!r} answers nothing."
-            hint = "Begin with a call, and answer while next() asks."
+            hint = "Begin with a call, and answer while `step` asks."
             raise NothingPending(self.request.tool_call["name"], reason, hint)
 
     def recall(self, evidence: Evidence) -> None:
         """Take the first answers of the store and the judge."""
         self.evidence = evidence
         if "approval" in evidence:
-            self._step = LookUp(self.subject, evidence["approval"])
+            self.step = LookUp(self.subject, evidence["approval"])
         else:
             self._settle_by(evidence["objection"])
 
-    def judge(self, decision: object) -> Judgement:
-        """Judge a decision of a person about the call; raises ReviewError, changes nothing."""
-        step = self._step
+    @property
+    def judge(self) -> Callable[[object], Judgement]:
+        """Judge of a person's decision about the call: raises ReviewError, changes nothing."""
+        step = self.step
         assert isinstance(step, AskPerson)  # the only step for a person
 
         def rules(edit: ToolCall) -> list[Rule]:
             return [self._rule_for(edited(step.request, edit))]
 
-        return judge(step.call, decision, tools_of(step.request), rules)
+        return partial(judge, step.call, tools=tools_of(step.request), rules=rules)
 
     def digest_of(self, request: ToolCallRequest) -> str:
         """The digest of a call, by which approvals name the call."""
@@ -240,22 +240,26 @@ class Approval:
             knows_tool: False if a layer brings the tool: nobody knew the arguments of the tool at
                 the approval of the call.
         """
-        if self._rule_for(request).action == "allow" or self.digest_of(request) in self.approved:
+        # The policy was asked about an approved call before, and a rule may call a function.
+        if self.approved and (
+            self.digest_of(request) in self.approved
+            or (not knows_tool and call_digest(request.tool_call, None) in self.approved)
+        ):
             return True
-        return not knows_tool and call_digest(request.tool_call, None) in self.approved
+        return self._rule_for(request).action == "allow"
 
     def _consider(self, request: ToolCallRequest) -> None:
         """Set the first step of the decision about a call."""
         self.request, self.rule = request, (rule := self._rule_for(request))
         self.evidence = None
         if rule.action == "deny":
-            self._step = Deny(request, rule, rule.reason)
+            self.step = Deny(request, rule, rule.reason)
         elif rule.action == "allow" or self.digest_of(request) in self.approved:
             self._run(request)
         elif self._remembers and rule.remember is not None and rule.asks:
-            self._step = LookUp(self.subject)
+            self.step = LookUp(self.subject)
         elif rule.action == "judge":
-            self._step = AskJudge(request, rule)
+            self.step = AskJudge(request, rule)
         else:
             self._settle_by("")
 
@@ -266,7 +270,7 @@ class Approval:
             self.approved.add(self.digest_of(request))
             self._run(request)
         elif not rule.asks:
-            self._step = Deny(request, rule, objection)
+            self.step = Deny(request, rule, objection)
         else:
             call = request.tool_call
             pending = PendingCall(
@@ -279,7 +283,7 @@ class Approval:
                 reviewers=tuple(sorted(rule.reviewers)),
                 remember=rule.remember if self._remembers else None,
             )
-            self._step = AskPerson(request, rule, objection, pending)
+            self.step = AskPerson(request, rule, objection, pending)
 
     def _decide(self, step: AskPerson, decision: Mapping[str, Any]) -> None:
         """Carry out the decision of a person: run the call, run another call, or answer."""
@@ -288,7 +292,7 @@ class Approval:
         if results:
             # For a layer with repeated calls, such as a retry: nobody is asked twice.
             self._settled[self.digest_of(self._first)] = results[0]
-            self._step = Deny(step.request, result=results[0])
+            self.step = Deny(step.request, result=results[0])
             return
         request = edited(step.request, edits[call["id"]]) if edits else step.request
         new = self._rule_for(request) if edits else rule
@@ -301,7 +305,7 @@ class Approval:
             self._consider(request)
 
     def _run(self, request: ToolCallRequest, remember: StandingApproval | None = None) -> None:
-        self._step, self.request = Run(request, remember), request
+        self.step, self.request = Run(request, remember), request
         if request.tool_call is not self._first.tool_call:
             self._settled[self.digest_of(self._first)] = request.tool_call
 

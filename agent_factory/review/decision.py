@@ -134,21 +134,21 @@ def judge_answer(calls: Sequence[PendingCall], answer: object, judge: Judge) -> 
     if not calls[0].batched and keys != {"decisions"}:
         # The answer is the decision about the single call.
         return [judge(calls[0], answer)]
-    names = ", ".join(call.name for call in calls)
-    example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
     decisions: Any = answer.get("decisions") if isinstance(answer, Mapping) else None
     several = isinstance(decisions, list | tuple)
+    if keys == {"decisions"} and several and len(decisions) == len(calls):
+        return list(map(judge, calls, decisions))
+    names = ", ".join(call.name for call in calls)
     if "decisions" not in keys:
         expected = f'expected {{"decisions": [...]}}, with a decision about each of {names}'
         reason = f"{expected}, got {describe(answer)}."
     elif others := sorted(map(repr, keys - {"decisions"})):
         reason = f"{', '.join(others)} is not a part of the answer to a review."
-    elif several and len(decisions) == len(calls):
-        return list(map(judge, calls, decisions))
     else:
         got = len(decisions) if several else describe(decisions)
         expected = f"expected {len(calls)} decisions, one about each of {names} in this order"
         reason = f"{expected}, got {got}."
+    example = _json({"decisions": [{"type": call.allowed[0]} for call in calls]})
     raise InvalidAnswer("resume", reason, f"Pass {example}.")
 
 

@@ -93,8 +93,9 @@ def seen_labels(when: Any) -> tuple[SourceLabel, ...]:
     >>> seen_labels({"seen": ["untrusted", "private"], "euros": {">": 50}})
     ('untrusted', 'private')
     """
-    value = when.get(SEEN, ()) if isinstance(when, Mapping) else ()
-    labels = [value] if isinstance(value, str) else value
+    if not isinstance(when, Mapping) or SEEN not in when:
+        return ()
+    labels = [when[SEEN]] if isinstance(when[SEEN], str) else when[SEEN]
     if not isinstance(labels, list | tuple) or not all(label in SOURCES for label in labels):
         return ()
     return tuple(label for label in SOURCES if label in labels)

@@ -116,7 +116,7 @@ class Desk:
 
     def answer(self) -> None:
         """Answer the next step, as a person, a judge or a store may."""
-        approval, step = self.approval, self.approval.next()
+        approval, step = self.approval, self.approval.step
         before = state_of(approval)
         if isinstance(step, AskJudge):
             assert step.rule.action == "judge"
@@ -165,7 +165,7 @@ def test_a_call_runs_only_if_its_rule_or_who_may_decide_has_let_that_call_run(
     for call in data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=4)):
         desk.approval.begin(request_of(*call), is_changed=data.draw(st.booleans()))
         for _ in range(12):
-            step = desk.approval.next()
+            step = desk.approval.step
             if isinstance(step, Run | Deny):
                 break
             desk.answer()
@@ -190,10 +190,10 @@ def test_what_was_decided_once_is_not_asked_about_again(
     desk = Desk(data, rules, remembers)
     request = request_of(*data.draw(st.sampled_from(CALLS)))
     desk.approval.begin(request)
-    while not isinstance(first := desk.approval.next(), Run | Deny):
+    while not isinstance(first := desk.approval.step, Run | Deny):
         desk.answer()
     desk.approval.begin(request)
-    again = desk.approval.next()
+    again = desk.approval.step
     if isinstance(first, Run):
         assert isinstance(again, Run)
         assert digest_of(again.request) == digest_of(first.request)
@@ -207,6 +207,17 @@ def test_an_answer_to_no_question_is_refused() -> None:
     approval.begin(request_of("pay", {"euros": 5}))
     with pytest.raises(ReviewError, match="pay: is decided"):
         approval.take({"type": "approve"})
+
+
+def test_the_policy_is_not_asked_again_about_an_approved_call() -> None:
+    asked: list[ToolCallRequest] = []
+    rule = Rule("pay", "ask", when=lambda request: asked.append(request) is None)
+    approval, request = Approval("Review", ToolPolicy(rule).rule_for), request_of("pay", {})
+    approval.begin(request)
+    approval.take({"type": "approve"})
+    asked.clear()
+    assert approval.permits(request)
+    assert not asked
 
 
 BUILDABLE = st.lists(
