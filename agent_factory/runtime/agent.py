@@ -51,7 +51,7 @@ from agent_factory.runtime.watching import (
     Watch,
     observes_nodes,
 )
-from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
+from agent_factory.state.schema import LAST_NODE
 from agent_factory.topology.model import START, TOOLS
 from agent_factory.upstream import (
     NO_TASK,
@@ -544,8 +544,7 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if nested:
             return
         schema = self.builder.schemas[self.builder.input_schema]
-        keys = [key for key in schema if key not in ENGINE_KEYS]
-        check_keys(input, self.channels, keys, checkpoint)
+        check_keys(input, self.channels, schema, checkpoint)
         check_answer(input, checkpoint, where)
 
     # The observers of a run

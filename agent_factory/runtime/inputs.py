@@ -24,6 +24,7 @@ from agent_factory.errors import (
     describe,
     did_you_mean,
 )
+from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.upstream import named_interrupts, open_interrupts, waiting_nodes
 
 STREAM_MODES = frozenset((*get_args(StreamMode), "tools"))
@@ -58,7 +59,7 @@ def check_threads(config: Mapping[str, object]) -> None:
 def check_keys(
     input: object,
     keys: Collection[str],
-    expected: Collection[str],
+    schema: Collection[str],
     checkpoint: CheckpointTuple | None,
 ) -> None:
     """Look for keys of an input that no schema of the agent has.
@@ -77,6 +78,7 @@ def check_keys(
     unknown_keys = [str(key) for key in pairs if key not in keys and key != "__interrupt__"]
     if not unknown_keys:
         return
+    expected = [key for key in schema if key not in ENGINE_KEYS]
     names, left = ", ".join(map(repr, unknown_keys)), [key for key in expected if key not in pairs]
     reason = f"has {names}, which no schema of the agent has, so that it would be dropped."
     hint = f"The keys are {', '.join(expected)}. Declare others in a state_schema."

@@ -366,13 +366,13 @@ class Step:
         fusion = first.fusion
         if first.lead:  # its input is calls, and not the state
             state = read_keys(config, list(fusion.keys))
+        self._number = super_step(config)
         if run.skipped_steps:  # LangGraph does not count them
-            run.check_limit(super_step(config), config["recursion_limit"])
+            run.check_limit(self._number, config["recursion_limit"])
         if fusion.engine_keys and not first.sees_signals:  # later nodes of the step may see them
             state = {**state, **read_keys(config, fusion.engine_keys)}
         self._first = first
         self._run = run
-        self._number = super_step(config)
         self._view = StateView(state, fusion.viewed, run.channels, fusion.keys)
         self._graphs = count()  # numbers of the graphs that the current node calls
         self._node_writes = sent_writes(config)  # by the current node, before it returns
@@ -733,8 +733,8 @@ class Step:
         ids = {call["id"] for call in calls}
         together = (
             fusion.batches_calls
-            and not (watch.nodes or watch.shows_names)
             and not self._has_saver
+            and not (watch.nodes or watch.shows_names)
             # The limit counts tasks: in one task, asynchronous calls would all run at once.
             and self._config.get("max_concurrency") is None
             # A batch finds the result of a call by the id of the call.

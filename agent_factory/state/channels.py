@@ -321,18 +321,17 @@ class DeltaMessages(DeltaChannel[Any]):
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply the writes since the messages were last stored in full."""
-        # Each is the id of a task, the channel and the value, as savers return them.
-        values = _joined([value for _, _, value in writes])
-        _update(self, self._reducer, [[value] for value in values])
+        _update(self, self._reducer, _joined(writes))
 
 
-def _joined(writes: Iterable[object]) -> Iterator[object]:
-    """Yield writes with the same result, where lists that only add or replace are joined.
+def _joined(writes: Iterable[Any]) -> Iterator[list[object]]:
+    """Yield steps of one write with the same result, with lists that only add or replace joined.
 
     Each write copies the history, so thousands of writes take the time of the square.
     """
     batch: list[Any] | None = None
-    for write in writes:
+    # Each is the id of a task, the channel and the value, as savers return them.
+    for _, _, write in writes:
         # Each message has an id, and does not remove other messages.
         if isinstance(write, list) and all(
             isinstance(message, BaseMessage)
@@ -342,11 +341,11 @@ def _joined(writes: Iterable[object]) -> Iterator[object]:
             (batch := batch or []).extend(write)
             continue
         if batch is not None:  # an empty list gives ids to messages of an Overwrite
-            yield batch
+            yield [batch]
         batch = None
-        yield write
+        yield [write]
     if batch is not None:
-        yield batch
+        yield [batch]
 
 
 class KeyedByName(BinaryOperatorAggregate[Any]):
