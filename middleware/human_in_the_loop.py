@@ -57,7 +57,6 @@ from agent_factory.review.policy import (
 from agent_factory.review.questions import Question
 from agent_factory.review.records import (
     EDITED,
-    REVIEWED,
     answers_of,
     approved_digest,
     digest,
@@ -370,8 +369,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
         new = partial(Approval, self.name, rule_for, remembers=store is not None)
         with approval_of(request, self.name, new) as approval:
             # In per_call mode each decision is made here, so no decision is on record.
-            if self.interrupt_mode == "batched" and REVIEWED in records:
-                approval.approve(approved_digest(call, records, self.name))
+            is_batched = self.interrupt_mode == "batched"
+            if is_batched and (approved := approved_digest(call, records, self.name)):
+                approval.approved.add(approved)
             first = changed = request
             for _ in range(MOST_CHANGES):
                 # Most tools need no decisions about their calls, unless a layer further in makes a

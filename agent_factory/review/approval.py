@@ -146,8 +146,7 @@ class Approval:
         self._review, self._rule_for, self._remembers = review, rule_for, remembers
         self.approved: set[str] = set()
         """Digests of the calls with permission to run."""
-        self.step: Step
-        """The next step, after `begin`; Run and Deny end the decision."""
+        self.step: Step  # the next step, from `begin` on; Run and Deny end the decision
         # By the digests of further calls: the call to run instead, or the result.
         self._settled: dict[str, ToolCall | ToolMessage] = {}
         self.evidence: Evidence | None = None
@@ -175,11 +174,6 @@ class Approval:
     def subject(self) -> Subject:
         """The subject of a standing approval of the call."""
         return subject_of(self._review, self.rule, self.request)
-
-    def approve(self, digest: str | None) -> None:
-        """Let an approved call run, by its digest; None without an approved call."""
-        if digest is not None:
-            self.approved.add(digest)
 
     def take(self, answer: Any) -> None:
         """Take the answer to the next step.
@@ -241,12 +235,11 @@ class Approval:
                 the approval of the call.
         """
         # The policy was asked about an approved call before, and a rule may call a function.
-        if self.approved and (
+        is_approved = bool(self.approved) and (
             self.digest_of(request) in self.approved
             or (not knows_tool and call_digest(request.tool_call, None) in self.approved)
-        ):
-            return True
-        return self._rule_for(request).action == "allow"
+        )
+        return is_approved or self._rule_for(request).action == "allow"
 
     def _consider(self, request: ToolCallRequest) -> None:
         """Set the first step of the decision about a call."""

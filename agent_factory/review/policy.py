@@ -93,9 +93,8 @@ def seen_labels(when: Any) -> tuple[SourceLabel, ...]:
     >>> seen_labels({"seen": ["untrusted", "private"], "euros": {">": 50}})
     ('untrusted', 'private')
     """
-    if not isinstance(when, Mapping) or SEEN not in when:
-        return ()
-    labels = [when[SEEN]] if isinstance(when[SEEN], str) else when[SEEN]
+    value = when.get(SEEN) if isinstance(when, Mapping) else None
+    labels = [value] if isinstance(value, str) else value
     if not isinstance(labels, list | tuple) or not all(label in SOURCES for label in labels):
         return ()
     return tuple(label for label in SOURCES if label in labels)

@@ -99,8 +99,6 @@ def pairs_of_result(result: Any) -> list[Pair] | None:
     """Return the writes in a node's result; None if the result leaves the graph."""
     if type(result) is dict:  # nearly always, if the node has written something
         return [*result.items()]
-    if result is None:
-        return []
     pairs: list[Pair] = []
     for part in parts_of(result):
         if isinstance(part, Command):
@@ -186,14 +184,12 @@ class StateView:
         self._order = order
         # Reducers of messages with their index, and channels, from earlier steps.
         self._cache = cache
-        persistent: dict[str, Any] = {}
-        ephemeral: dict[str, Any] = {}
+        # The state so far. Set it to a preview to accept the preview.
+        self.now = now = Preview({}, {}, {}, {}, order)
         for key, value in state.items():
             is_ephemeral = key in channels and channels[key].is_ephemeral
-            (ephemeral if is_ephemeral else persistent)[key] = value
-        self._stored_keys = frozenset(persistent)
-        # The state so far. Set it to a preview to accept the preview.
-        self.now = Preview(persistent, ephemeral, {}, {}, order)
+            (now.ephemeral if is_ephemeral else now.persistent)[key] = value
+        self._stored_keys = frozenset(now.persistent)
 
     def preview(
         self, pairs: Iterable[Pair], outcomes: Mapping[str, Any] = MappingProxyType({})
