@@ -92,12 +92,12 @@ def of_calls() -> Iterator[Figure]:
         yield Figure(name, value, goal, ratchet, counts_calls=True)
     approval, worker = calls.approval(), calls.decision_of_worker()
     decisions = (
-        ("files that `review.approve` enters", len(approval.files), 22, 31, 0),
-        ("`review.approve`: deepest stack", approval.deepest, 16, 21, 0),
-        ("`review.approve`: calls", approval.calls, 480, 594, 0),
+        ("files that `review.approve` enters", len(approval.files), 22, 30, 0),
+        ("`review.approve`: deepest stack", approval.deepest, 16, 19, 0),
+        ("`review.approve`: calls", approval.calls, 480, 542, 0),
         ("files in which a worker carries out a decision", len(worker.files), 30, 40, 0),
         ("a worker's decision: deepest stack", worker.deepest, 16, 20, 0),
-        ("a worker's decision: calls", worker.calls, 600, 690, 60),
+        ("a worker's decision: calls", worker.calls, 600, 675, 60),
     )
     for name, value, goal, ratchet, slack in decisions:
         yield Figure(name, value, goal, ratchet, slack=slack, counts_calls=True)
