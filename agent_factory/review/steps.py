@@ -5,7 +5,7 @@ A planner turns decisions into a step, a value; `apply` writes the step and invo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import groupby
@@ -343,7 +343,9 @@ def apply(
     get_state = getattr(agent, f"{prefix}get_state")
     update_state = getattr(agent, f"{prefix}update_state")
 
-    def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
+    def plan(
+        config: RunnableConfig, seen: Sequence[PendingCall] = ()
+    ) -> Flow[tuple[Pending, Step]]:
         snapshot, pending = thread or (yield from reviews.read(prefix, config, stranded=stranded))
         if snapshot.metadata is None:
             raise missing_thread(config["configurable"])
@@ -352,6 +354,10 @@ def apply(
         if is_earlier and not pending.unanswered:
             # The answer of the model belongs to the old branch.
             pending = replace(pending, finished=False)
+        if seen:
+            digests = {call.digest for call in pending.calls}
+            left = [call for call in seen if call.digest not in digests]
+            pending = replace(pending, calls=tuple(_renamed(c, left) for c in pending.calls))
         judge = reviews.judge(lambda: snapshot.values)
         return pending, planner(pending, reviews.topology, judge)
 
@@ -369,7 +375,8 @@ def apply(
         # Nobody reads the parts of this run, so options about a stream are left out.
         of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
         yield getattr(agent, f"{prefix}invoke")(None, config, **of_run)
-        _, step = yield from plan(config)
+        # Agents inside have run again, and name their calls by other interrupts.
+        _, step = yield from plan(config, pending.calls)
     place = config
     for update, node in step.writes:
         place = yield update_state(place, update, node)
@@ -385,6 +392,16 @@ def apply(
         snapshot = yield get_state(config)
         return snapshot.values
     return (yield getattr(agent, f"{prefix}invoke")(step.input, config, **options))
+
+
+def _renamed(call: PendingCall, left: list[PendingCall]) -> PendingCall:
+    """The call with the names that a person has seen: those of an equal call."""
+    for other in left:
+        renamed = replace(call, id=other.id, digest=other.digest)
+        if replace(renamed, interrupt_id=other.interrupt_id) == other:
+            left.remove(other)
+            return renamed
+    return call
 
 
 async def _no_parts() -> AsyncIterator[object]:

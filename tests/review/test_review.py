@@ -156,7 +156,7 @@ def asked_by_clerks(till: Till, *payments_of: Any, mode: Any) -> Any:
     """An agent that gives each clerk something to do, which its middleware has asked about."""
     clerks: list[Any] = [
         create_agent(
-            ScriptedChatModel([made, "Paid."]),
+            ScriptedChatModel([made, "Paid."] * 2),
             [till.pay],
             middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
             ignore=["AF211"],  # the agent around it has a checkpointer
@@ -170,7 +170,7 @@ def asked_by_clerks(till: Till, *payments_of: Any, mode: Any) -> Any:
 
     numbers = range(len(clerks))
     calls = [{"name": "ask_clerk", "args": {"number": n}, "id": f"outer_{n}"} for n in numbers]
-    model = ScriptedChatModel([calls, "Done."])
+    model = ScriptedChatModel([calls, "Done.", "Done."])
     agent: Any = create_agent(model, [ask_clerk], checkpointer=InMemorySaver())
     agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
     return agent
@@ -476,6 +476,17 @@ def test_an_earlier_review_can_be_decided_differently(act: Act, mode: Any) -> No
     assert result["messages"][-1].text == "Well."
     assert sorted(till.done) == [1, 2]
     assert goes_on(agent)
+
+
+def test_an_earlier_review_of_subagents_is_decided_by_the_names_it_had(mode: Any) -> None:
+    agent = asked_by_clerks(till := Till(), payments(1), payments(1), payments(2), mode=mode)
+    moment = agent.get_state(THREAD).config
+    review.reject(agent, THREAD)
+    approve, reject = {"type": "approve"}, {"type": "reject"}
+    calls = review.pending(agent, moment).calls
+    decisions = {call.digest: approve if call.args["euros"] == 1 else reject for call in calls}
+    assert review.decide(agent, moment, decisions)["messages"][-1].text == "Done."
+    assert till.done == [1, 1]
 
 
 class Doubts(AgentMiddleware[AgentState[Any], Any]):
