@@ -474,7 +474,8 @@ class Run:
 
 
 def _jobs_of(run: Run) -> CompoundSelect[Any]:
-    # Each pause has a wait, which names the job that led there.
+    # Each pause has a wait, which names the job that led there, or the checkpoint that was written.
+    is_job = waits.c.job.startswith(f"{run.thread_id}/", autoescape=True)
     of_wait = (waits.c.thread_id == run.thread_id) & (waits.c.run == run.id)
     newest = select(runs.c.job).where(runs.c.run_id == run.id)
-    return union(newest, select(waits.c.job).where(of_wait))
+    return union(newest, select(waits.c.job).where(of_wait, is_job))
