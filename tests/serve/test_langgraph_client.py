@@ -312,6 +312,18 @@ def test_the_stream_of_a_thread_shows_its_runs(client: Any, url: str, thread: st
         next(client.threads.join_stream(thread, stream_mode="lifecycle"))
 
 
+def test_the_stream_of_a_thread_shows_a_decision_about_a_copied_or_written_state(
+    client: Any, thread: str
+) -> None:
+    client.runs.wait(thread, "desk", input=HI)
+    copy = client.threads.copy(thread)["thread_id"]
+    client.threads.update_state(thread, None)  # asks again
+    for place in (copy, thread):
+        assert [*client.runs.stream(place, "desk", command=APPROVE, stream_mode="updates")]
+        parts = client.threads.join_stream(place, last_event_id="-1")
+        assert next(part for part in parts if part.event == "updates")
+
+
 # Runs
 
 
@@ -482,9 +494,28 @@ def test_a_stream_of_a_thread_ends_with_the_thread(client: Any, url: str, thread
     answer = httpx.get(place, params={"stream_mode": "[run_modes"})
     assert answer.status_code == 422
     assert "stream_mode is not JSON: " in answer.json()["detail"]
-    with httpx.stream("GET", place, timeout=60) as stream:
-        client.threads.delete(thread)
-        assert [line for line in stream.iter_lines() if line and not line.startswith(":")] == []
+    for then in (lambda: client.threads.create(thread_id=thread), lambda: None):
+        with httpx.stream("GET", place, timeout=60) as stream:
+            client.threads.delete(thread)
+            then()
+            assert [line for line in stream.iter_lines() if line and not line.startswith(":")] == []
+
+
+def test_the_stream_of_a_thread_shows_each_message_of_a_queue(
+    client: Any, service: Service, thread: str, gate: Event
+) -> None:
+    service.submit("echo", thread=thread, message="held", stream=["updates"])
+    live = client.threads.join_stream(thread)
+    assert next(live).event == "metadata"
+    later = [service.submit("echo", thread=thread, message=str(i)) for i in range(25)]
+    gate.set()
+    later[-1].result(60)
+    seen = next(live)
+    assert seen.event == "updates"
+    # Also for a client that comes back.
+    for parts in (live, client.threads.join_stream(thread, last_event_id=seen.id)):
+        begins = (part.data["run_id"] for part in parts if part.event == "metadata")
+        assert [next(begins) for _ in later] == [run.id for run in later]
 
 
 # Pauses before nodes, and debug streams

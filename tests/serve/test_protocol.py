@@ -282,6 +282,16 @@ def test_a_thread_that_does_not_exist_is_not_found(talk: Conversation) -> None:
     assert (response.status_code, response.json()["error"]) == (404, "no_such_run")
 
 
+def test_a_new_thread_of_a_name_is_shown_whole(talk: Conversation) -> None:
+    talk.start("echo")
+    whole = [event["event_id"] for event in talk.events()]
+    talk.start("echo", "More")
+    # The events of a deleted thread have other numbers, smaller or greater.
+    for since in (0, 2**53 - 1):
+        events = talk.events(said_more, since=since)
+        assert [event["event_id"] for event in events][: len(whole)] == whole
+
+
 def test_what_others_do_is_seen(service: Service, talk: Conversation) -> None:
     body = {"assistant_id": "desk", "input": HI, "if_not_exists": "create"}
     talk.http.post(f"/threads/{talk.thread}/runs/wait", json=body)

@@ -28,7 +28,13 @@ from agent_factory.serve.langgraph.protocol import (
 )
 from agent_factory.serve.langgraph.requests import NewRun
 from agent_factory.serve.langgraph.runs import Runs
-from agent_factory.serve.langgraph.stream import PING_SECONDS, ThreadRuns, number_of, thread_jobs
+from agent_factory.serve.langgraph.stream import (
+    PING_SECONDS,
+    ThreadRuns,
+    first_job,
+    number_of,
+    thread_jobs,
+)
 from agent_factory.serve.mistakes import explained
 from agent_factory.service import NotFound, Run, RunCancelled, Service
 
@@ -270,8 +276,10 @@ class Commands(Endpoints):
 
         def known(runs: ThreadRuns) -> int:
             jobs = [number_of(job) for run, _ in runs for job in run.jobs]
-            first = next((job for job in jobs if job % _JOBS == since), max(jobs, default=1))
-            return first - 1  # the rest of this job is new
+            if since is None:
+                return max(jobs, default=1) - 1
+            # The rest of this job is new. Without it, such as in a new thread of the name, all is.
+            return next((job for job in jobs if job % _JOBS == since), first_job(runs)) - 1
 
         jobs = thread_jobs(self._service, info.id, info.tenant, known)
         events = _thread_events(jobs, subscription, body.since)
@@ -301,12 +309,14 @@ async def _thread_events(
     """
     async for run, job in jobs:
         # The same for each client and after each reconnect: clients know events by them.
-        base = int(job.rpartition("/")[2]) % _JOBS * _EVENTS_OF_A_JOB
+        base = number_of(job) % _JOBS * _EVENTS_OF_A_JOB
+        # The client has seen events of one job at most.
+        seen = since if since is not None and 0 < since - base < _EVENTS_OF_A_JOB else 0
         position = 0
         async for event in _job_events(run, job):
             position += 1
             sequence = base + position
-            if subscription.covers(event) and (since is None or sequence > since):
+            if subscription.covers(event) and sequence > seen:
                 now = round(time.time() * 1000)
                 params = {"namespace": event.ns, "timestamp": now, "data": event.data}
                 sent = {
@@ -317,7 +327,6 @@ async def _thread_events(
                     "params": params,
                 }
                 yield ServerSentEvent(to_json(sent), event=event.method, id=str(sequence))
-        since = None  # later jobs are new as a whole
 
 
 async def _job_events(run: Run, job: str) -> AsyncIterator[ProtocolEvent]:

@@ -14,6 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -26,7 +27,7 @@ from starlette.requests import Request
 from agent_factory.serve.exchange import messages_in
 from agent_factory.serve.json_response import failure_of, to_json
 from agent_factory.serve.langgraph.run_events import RunEvents
-from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service
+from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service, ThreadInfo
 from agent_factory.upstream import INTERRUPT
 
 PING_SECONDS = 15
@@ -38,7 +39,7 @@ POLL_SECONDS = 0.2
 _ACTIVE = ("queued", "running")
 
 _MOST_RUNS = 20
-"""How many runs of a thread a stream goes back."""
+"""How many runs of a thread a stream goes back, and reads at once."""
 
 
 class Events:
@@ -188,27 +189,32 @@ async def follow_thread(
         if after is None:
             active = [number for number, status in newest.items() if status in _ACTIVE]
             return min(active) - 1 if active else max(newest, default=0)
-        job = number_of(last_seen.partition(":")[0]) if last_seen else 1
+        job = number_of(last_seen.partition(":")[0]) if last_seen else None
         # An earlier thread of this name, since deleted, may have had greater numbers.
-        return job - 1 if job <= max(newest, default=0) else 0
+        return first_job(runs) - 1 if job is None or job > max(newest, default=0) else job - 1
 
-    with suppress(NotFound):  # the thread was deleted
-        events: Events | None = None
-        async for run, job in thread_jobs(service, thread, tenant, known):
-            if events is None or events.run.id != run.id:
-                events = Events(run, None, subgraphs=True)
-            seen = last_seen if last_seen.startswith(f"{job}:") else None
+    events: Events | None = None
+    async for run, job in thread_jobs(service, thread, tenant, known):
+        if events is None or events.run.id != run.id:
+            events = Events(run, None, subgraphs=True)
+        seen = last_seen if last_seen.startswith(f"{job}:") else None
+        with suppress(NotFound):  # the run was deleted, perhaps with its thread
             async for event in events.follow(seen, job):
                 yield event
 
 
 ThreadRuns = list[tuple[Run, RunInfo]]
-"""The newest runs of a thread, the oldest first."""
+"""The newest runs of a thread, the newest first."""
 
 
 def number_of(job: str) -> int:
     """The number of a job in its thread."""
     return int(job.rpartition("/")[2])
+
+
+def first_job(runs: ThreadRuns) -> int:
+    """The number of the first job of some runs; 1 without a job."""
+    return min((number_of(job) for run, _ in runs for job in run.jobs), default=1)
 
 
 async def thread_jobs(
@@ -217,38 +223,38 @@ async def thread_jobs(
     """The jobs of a thread, each with its run: one for each message, and one for each decision.
 
     Args:
-        known: Returns the number of the last job that the client has, 0 for none.
+        known: Returns the number of the last job that the client has, by the newest 20 runs.
     """
+    before: ThreadInfo | None = None
     last: int | None = None
-    async for runs in changes_of(service, thread, tenant):
-        if last is None:
-            last = await run_in_threadpool(known, runs)
-        for run, info in runs:
-            if info.job is None or number_of(info.job) <= last:
-                continue
-            for job in await run_in_threadpool(getattr, run, "jobs"):
-                if number_of(job) > last:
-                    yield run, job
-                    last = number_of(job)
 
-
-async def changes_of(service: Service, thread: str, tenant: str) -> AsyncIterator[ThreadRuns]:
-    """The newest runs of a thread after each change, until it is deleted."""
-    changed: float | None = None
-
-    def look() -> ThreadRuns | None:
-        nonlocal changed
-        # Before the runs are read: the next look sees later changes.
-        since, changed = changed, service.threads.get(thread, tenant=tenant).updated_at
-        if since == changed:
-            return None
-        runs = service.threads.runs(thread, tenant=tenant, limit=_MOST_RUNS)
-        return [(run, run.info) for run in reversed(runs)]
+    def look() -> list[tuple[int, Run, str]]:
+        """The new jobs, after a change of the thread."""
+        nonlocal before, last
+        info = service.threads.get(thread, tenant=tenant)
+        if before is not None and info.created_at != before.created_at:
+            raise NotFound(f"thread {thread!r}", "was deleted, and created again.")
+        if before is not None and info.updated_at == before.updated_at:
+            return []
+        before = info  # Before the runs are read: the next look sees later changes.
+        rows: ThreadRuns = []
+        while len(rows) % _MOST_RUNS == 0:
+            # Any number of runs may have waited in a queue.
+            runs = service.threads.runs(thread, tenant=tenant, limit=_MOST_RUNS, offset=len(rows))
+            rows += [(run, run.info) for run in runs]
+            last = seen = known(rows) if last is None else last
+            new = [run for run, info in rows if info.job and number_of(info.job) > seen]
+            # Behind a run without new jobs, no run has new jobs.
+            if not runs or any(info.job and number_of(info.job) <= seen for _, info in rows):
+                break
+        jobs = [(number_of(job), run, job) for run in new for job in run.jobs]
+        return sorted((job for job in jobs if job[0] > seen), key=itemgetter(0))
 
     with suppress(NotFound):
         while True:
-            if (runs := await run_in_threadpool(look)) is not None:
-                yield runs
+            for number, run, job in await run_in_threadpool(look):
+                yield run, job
+                last = number
             await asyncio.sleep(POLL_SECONDS)
 
 
