@@ -14,13 +14,11 @@ from pydantic import (
     Field,
     GetPydanticSchema,
     RootModel,
-    TypeAdapter,
     ValidationError,
     WithJsonSchema,
     create_model,
-    field_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_wrap_validator_function
 from typing_extensions import TypedDict
 
 from agent_factory.errors import ReviewError, describe
@@ -39,12 +37,9 @@ from agent_factory.upstream import mark_invalid_resume
 
 
 @cache
-def _response_schema() -> CoreSchema:
-    # Pydantic would build the schema with each request.
-    return TypeAdapter(HITLResponse).core_schema
-
-
-_Response = Annotated[Any, GetPydanticSchema(lambda source, handler: _response_schema())]
+def _response() -> type[RootModel[Any]]:
+    # Making the class takes ten times as long as its use in a question.
+    return answer_form("HITLResponse", HITLResponse)
 
 
 class Question(dict[str, Any]):
@@ -78,18 +73,18 @@ class Question(dict[str, Any]):
         A refused answer raises ReviewError, and another answer may follow.
         """
         if self.calls[0].batched:
-            return ask(dict(self), _Response, title="HITLResponse", check=self._check)
-        form = decision_form(self.calls[0], self._tool)
-        return ask(dict(self), form, title="Decision", check=self._check)
+            return ask(dict(self), _response(), self._check)
+        form = answer_form("Decision", decision_form(self.calls[0], self._tool))
+        return ask(dict(self), form, self._check)
 
     def judgements_of(self, answer: object) -> list[Judgement] | None:
         """Judge an answer; None if the answer is about an earlier form of a call."""
         if answer is not self._answer or not self._judgements:
-            self._check(answer)
+            self._check(answer, None)
         decisions = [judgement.decision for judgement in self._judgements]
         return self._judgements if all(map(is_about, self.calls, decisions)) else None
 
-    def _check(self, answer: object) -> object:
+    def _check(self, answer: object, _: object) -> object:
         self._judgements = judge_answer(self.calls, answer, self._judge)
         decisions = [judgement.decision for judgement in self._judgements]
         self._answer = {"decisions": decisions} if self.calls[0].batched else decisions[0]
@@ -137,35 +132,39 @@ def arguments_of(tool: BaseTool | None) -> Any:
     return Annotated[dict[str, Any], WithJsonSchema(plain)]
 
 
+def answer_form(title: str, form: Any) -> type[RootModel[Any]]:
+    """Return a form with a title."""
+    return create_model(title, __base__=RootModel, root=(form, ...))
+
+
 def ask(
     question: Mapping[str, object],
-    form: Any,
-    *,
-    title: str,
-    check: Callable[[object], object] | None = None,
+    form: type[RootModel[Any]],
+    check: Callable[[object, object], object] | None = None,
 ) -> Any:
     """Interrupt with a question, and return the answer; a refused answer raises ReviewError.
 
-    The JSON schema of the form goes with the question. A check returns the complete answer, in
-    place of a validation by the form.
+    The JSON schema of the form goes with the question. A check, a "wrap" validator of pydantic,
+    returns the complete answer, in place of a validation by the form.
     """
-    # A validator in `Annotated` would stay in a cache of typing, and so would its agent.
-    checks: dict[str, Any] = {}
-    if check is not None:
-        checks["check"] = field_validator("root", mode="wrap")(lambda answer, _: check(answer))
-    model: Any = create_model(title, __base__=RootModel, __validators__=checks, root=(form, ...))
+    schema: Any = form
+    if check is not None:  # in `Annotated`, it would stay in a cache of typing, with its agent
+        schema = GetPydanticSchema(
+            lambda _, handler: no_info_wrap_validator_function(check, handler.generate_schema(form))
+        )
     # LangGraph stores an answer as soon as `interrupt` returns. Only after a refusal by the
     # `response_schema` may another answer follow, so all validation is part of the schema.
     try:
-        return interrupt(question, response_schema=model).root
+        answer = interrupt(question, response_schema=schema)
+        return answer.root if check is None else answer
     except ValidationError as error:
         mistakes = error.errors(include_url=False)
         # An exception of `check` is a ValueError, which pydantic keeps in the context.
         refusal = (mistakes[0].get("ctx") or {}).get("error")
         if not isinstance(refusal, ReviewError):
             place = ".".join(map(str, mistakes[0]["loc"])) or "the answer"
-            reason = f"{place}: {refusal or mistakes[0]['msg']}"
-            got = f"got {describe(mistakes[0]['input'])}."
-            refusal = InvalidAnswer(title, f"{reason.removesuffix('.')}, {got}", "Answer again.")
+            reason = f"{place}: {refusal or mistakes[0]['msg']}".removesuffix(".")
+            reason += f", got {describe(mistakes[0]['input'])}."
+            refusal = InvalidAnswer(form.__name__, reason, "Answer again.")
         # LangGraph keeps the question open for an error with this mark of the ValidationError.
         raise mark_invalid_resume(refusal) from None

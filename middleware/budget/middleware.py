@@ -57,7 +57,7 @@ from agent_factory.middleware._shared.validation import (
     check_number,
     copied,
 )
-from agent_factory.review.questions import ask
+from agent_factory.review.questions import answer_form, ask
 
 from .ledger import NO_LEDGER, Ledger, Reservation
 from .limits import BOUGHT, NOTHING, UNITS, Account, BudgetExceededError, Limits, Record, Spent
@@ -424,7 +424,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         )
         # Part of the schema, because LangGraph stores an answer once the schema accepts it.
         schema = Annotated[BudgetResponse, AfterValidator(partial(_checked_answer, least))]
-        answer = ask(request, schema, title="BudgetResponse")
+        answer = ask(request, answer_form("BudgetResponse", schema))
         if answer["type"] == "stop":
             return False
         for scope, missing in error.reached.items():
