@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -310,11 +311,12 @@ def reviews_of(waits: Collection[Wait]) -> list[Wait]:
 
 
 def tokens_of(runs: Collection[Run]) -> Counter[tuple[str, str]]:
-    """The tokens of runs, by model and kind of `TOKENS`."""
+    """The tokens of runs that are not deleted, by model and kind of `TOKENS`."""
     tokens: Counter[tuple[str, str]] = Counter()
-    for line in (line for run in runs for line in run.info.usage):
-        for name in TOKENS:
-            tokens[line["model"], name] += line[name]
+    for run in runs:
+        with suppress(NotFound):
+            for line in run.info.usage:
+                tokens.update({(line["model"], name): line[name] for name in TOKENS})
     return tokens
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
+from threading import Event
 from types import ModuleType
 from unittest.mock import Mock
 from uuid import uuid4
@@ -134,6 +138,21 @@ def test_a_failure_of_the_server_keeps_its_details(
     assert "The server has failed. Its log says why" in answer.text
     assert "secret" not in answer.text
     assert "secret of the server" in caplog.text
+
+
+@each("protocol", PROTOCOLS)
+def test_the_answer_of_a_deleted_run_ends_with_a_reason(
+    url: str, service: Service, protocol: Protocol, gate: Event
+) -> None:
+    gate.clear()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, url, protocol, "echo", thread := uuid4().hex, "held")
+        working = partial(service.threads.runs, agent="echo", status=["running"])
+        run = until(lambda: next((run for run in working() if run.thread_id == thread), None))
+        assert run is not None
+        run.delete()
+        gate.set()
+        assert re.search("does not exist|CANCELED|was cancelled", answer.result(60).text)
 
 
 @each("protocol", PROTOCOLS)

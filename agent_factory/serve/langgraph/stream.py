@@ -287,6 +287,9 @@ def stream_response(
         try:
             async for event in Events(run, modes, subgraphs=subgraphs).follow(after):
                 yield event
+        except NotFound as error:  # the run was deleted
+            yield ServerSentEvent(to_json(error), event="error")
+        else:
             has_ended = True
         finally:
             if finally_ is not None:
