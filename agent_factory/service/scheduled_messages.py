@@ -61,16 +61,16 @@ class ScheduledMessages:
     def _submit_one(self, cron: Cron) -> None:
         due = datetime.fromtimestamp(cron.next_at or 0.0, zone_of(cron.timezone))
         name, what = cron.id, dict[str, Any](Schedule.of(cron).message)
+        thread = what.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
         try:
             if cron.assistant:
-                self._tidy(cron)
+                self._tidy(cron, thread)
                 # With the settings that its assistant has now.
                 assistant = Assistants(self._backend, cron.tenant).get(cron.assistant)
                 what |= assistant.settings_of(what)
                 # A client has chosen them: checked each time, as those of a run.
                 what["config"] = as_config(what["config"], self._backend.agent(what["agent"]))
             webhook = what.pop("webhook", None)
-            thread = what.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
             # Two workers that fire a schedule at once submit one message.
             message_id, by = f"{name}-{due.isoformat()}", f"schedule {name}"
             run = self._submit(**what, thread=thread, message_id=message_id, by=by)
@@ -83,13 +83,16 @@ class ScheduledMessages:
             # The thread may be busy, or the assistant deleted. The next time may go well.
             logger.error("Schedule %s was not carried out: %s", name, error)
 
-    def _tidy(self, cron: Cron) -> None:
-        """Delete the threads of a cron's earlier runs, if they are not kept."""
+    def _tidy(self, cron: Cron, thread: str) -> None:
+        """Delete the threads of a cron's earlier runs, if they are not kept.
+
+        The thread of this time stays: another process may have submitted the message.
+        """
         if cron.keeps_threads or cron.thread_id is not None:
             return
         filters: dict[str, Any] = {"tenant": cron.tenant, "status": ("idle", "failed")}
         with self._backend.database.read() as connection:
             query = found_threads(connection, filters, {}, f"{cron.id}-").limit(1000)
-            ids = [row.thread_id for row in connection.execute(query)]
-        for thread in ids:
-            delete_thread(self._backend, thread, cron.tenant, f"schedule {cron.id}")
+            ids = {row.thread_id for row in connection.execute(query)}
+        for id in ids - {thread}:
+            delete_thread(self._backend, id, cron.tenant, f"schedule {cron.id}")

@@ -460,6 +460,24 @@ def test_a_cron_that_ends_while_others_are_submitted_begins_no_run(
     assert run.thread_id.startswith(first)
 
 
+def test_a_cron_whose_process_died_begins_its_run_once_though_the_run_has_ended(
+    service: Service, backend: Backend, tables: Tables
+) -> None:
+    create_cron(service.crons())
+    tables.write(update(schedules).values(next_at=0.0))
+
+    def submit(**options: Any) -> Run:
+        service.submit(**options)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ScheduledMessages(backend, service.webhooks, submit).submit_due()
+    tables.write(update(threads).values(status="idle"), update(runs).values(status="done"))
+    ScheduledMessages(backend, service.webhooks, service.submit).submit_due()
+    (run,) = service.threads.search_runs().runs
+    assert run.status == "done"
+
+
 ACTS: dict[str, Callable[[Crons, str], object]] = {
     "create": lambda crons, id: create_cron(crons, "* * * * * *"),
     "change": lambda crons, id: crons.change(id, enabled=True, schedule="* * * * * *"),
