@@ -82,6 +82,8 @@ class ScheduledMessages:
         except (ServiceError, ArgumentError) as error:
             # The thread may be busy, or the assistant deleted. The next time may go well.
             logger.error("Schedule %s was not carried out: %s", name, error)
+        except Exception:  # such as of a guard of the agent; other schedules go on
+            logger.exception("Schedule %s was not carried out.", name)
 
     def _tidy(self, cron: Cron, thread: str) -> None:
         """Delete the threads of a cron's earlier runs, if they are not kept.

@@ -460,6 +460,23 @@ def test_a_cron_that_ends_while_others_are_submitted_begins_no_run(
     assert run.thread_id.startswith(first)
 
 
+def test_a_cron_whose_message_raises_lets_others_run(
+    service: Service, backend: Backend, tables: Tables
+) -> None:
+    first, second = sorted(create_cron(service.crons()).id for _ in range(2))
+    tables.write(update(schedules).values(next_at=0.0))
+
+    def submit(**options: Any) -> Run:
+        if options["thread"].startswith(first):
+            raise RuntimeError("a guard of the agent is out of order")
+        return service.submit(**options)
+
+    for _ in range(2):
+        ScheduledMessages(backend, service.webhooks, submit).submit_due()
+    (run,) = service.threads.search_runs().runs
+    assert run.thread_id.startswith(second)
+
+
 def test_a_cron_whose_process_died_begins_its_run_once_though_the_run_has_ended(
     service: Service, backend: Backend, tables: Tables
 ) -> None:
