@@ -102,6 +102,10 @@ class Folded(AgentState):
     count: NotRequired[Annotated[int, lambda only_one: only_one]]
 
 
+class Numbered(AgentMiddleware):
+    name: Any = 3
+
+
 class BringsAdd(AgentMiddleware):
     tools = (other_add,)
 
@@ -146,6 +150,7 @@ MISTAKES: list[Mistake] = [
     mistake("AF102", "middleware[1]", "decorate", middleware=[Plain(), 3]),
     mistake("AF103", "Plain", "name='first'", middleware=[Plain(), Plain()]),
     mistake("AF104", "'a|b'", "another name", middleware=[Plain(name="a|b")]),
+    mistake("AF104", "middleware[0]", "to a string", middleware=[Numbered()]),
     mistake("AF105", "Misspelt.before_modle", "before_model", middleware=[Misspelt()]),
     mistake(
         "AF106",
