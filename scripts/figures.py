@@ -112,16 +112,16 @@ GOALS_OF_LINES = {
     "demo": (683, 683),
     "factory": (1985, 2364),
     "guarantees": (1144, 1392),
-    "hooks": (2206, 2595),
+    "hooks": (2206, 2593),
     "local_model": (1034, 1544),
-    "middleware": (17791, 19192),
+    "middleware": (17791, 19188),
     "migrate": (1012, 1349),
     "models": (100, 91),
-    "prebuilt": (1217, 1391),
-    "review": (2844, 3474),
-    "runtime": (5926, 6975),
-    "serve": (10613, 11606),
-    "service": (10900, 11642),
+    "prebuilt": (1217, 1390),
+    "review": (2844, 3490),
+    "runtime": (5926, 6969),
+    "serve": (10613, 11636),
+    "service": (10900, 11664),
     "state": (1476, 1625),
     "structured_output": (986, 1177),
     "telemetry": (832, 790),
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 109_666, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 109_857, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.23, slack=0.01)
 
