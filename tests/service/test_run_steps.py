@@ -71,6 +71,8 @@ class Closing(AgentMiddleware[Any, Any]):
         time.sleep(0.06)  # waits: a hook is slow from 50 ms on
         if "closed" in state["messages"][-1].text:
             return Jump("end", reason="the shop is closed")
+        if "Send" in state["messages"][-1].text:
+            raise OSError("the shop burns")
         return None
 
 
@@ -140,11 +142,13 @@ def test_decisions_of_hooks_are_steps_if_they_changed_the_run_or_were_slow(
     run.result(WAIT)
     (step,) = run.steps
     assert (step.kind, step.name) == ("hook", "Closing.before_model")
-    assert step.detail == "jumped end: the shop is closed"
+    assert (step.detail, step.error) == ("jumped end: the shop is closed", "")
     assert step.seconds >= 0.06
     slow = service.submit("hours", thread=thread, message="talk")
     slow.result(WAIT)
     assert [step.kind for step in slow.steps] == ["hook", "model"]
+    (raised,) = failed(service, thread, "hours").steps
+    assert (raised.name, raised.error) == ("Closing.before_model", "OSError")
 
 
 def test_custom_parts_of_a_tool_are_not_taken_for_decisions() -> None:
