@@ -43,6 +43,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Flow = Generator[Any, Any, R]
+InnerLayer = Callable[[Any], object]
 
 
 class CanInvoke(Protocol):
@@ -265,9 +266,7 @@ async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[object]] | None
     return await adrive(flow, handler)
 
 
-def drive(
-    flow: Flow[R], handler: Callable[[Any], object] | None = None, *, throw_signals: bool = False
-) -> R:
+def drive(flow: Flow[R], handler: InnerLayer | None = None, *, throw_signals: bool = False) -> R:
     """`run`; with `throw_signals`, control flow is thrown into the flow too: an internal flow.
 
     An `except Exception` in the flow of a middleware would swallow interrupts.
@@ -284,7 +283,7 @@ def drive(
             # After an exception was thrown in, the flow goes on with `send` again.
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = perform(effect, handler, asynchronous=False)
+                outcome = perform(effect, handler, asynchronous=False, flow=flow)
             else:
                 outcome = handler(effect)
         except BaseException as error:
@@ -315,7 +314,7 @@ async def adrive(
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = await perform(effect, handler, asynchronous=True)
+                outcome = await perform(effect, handler, asynchronous=True, flow=flow)
             else:
                 outcome = await handler(effect)
         except BaseException as error:
@@ -347,12 +346,12 @@ class FlowLayer:
     flow: Callable[[Any], Flow[Any]]
     drive: Callable[..., object]
 
-    def __call__(self, request: object, handler: Callable[[Any], object]) -> object:
+    def __call__(self, request: object, handler: InnerLayer) -> object:
         return self.drive(self.flow(request), handler)
 
 
 def perform(
-    effect: object, handler: Callable[[Any], object] | None = None, *, asynchronous: bool
+    effect: object, handler: InnerLayer | None = None, *, asynchronous: bool, flow: object = None
 ) -> Any:
     """Perform the effect of a flow; the result is awaitable in an async run."""
     if isinstance(effect, Together):
@@ -364,14 +363,12 @@ def perform(
         runnable = configured(effect.runnable, effect.config)
         invoke = runnable.ainvoke if asynchronous else runnable.invoke
         return invoke(effect.input, effect.config)
-    raise BadReturn(
-        "a flow",
-        f"yielded {describe(effect)}, but it has no inner layer to call.",
-        "Yield Sleep(...), Invoke(...) or Together(...).",
-    )
+    reason = f"yielded {describe(effect)}, but it has no inner layer to call."
+    hint = "Yield Sleep(...), Invoke(...) or Together(...)."
+    raise BadReturn(getattr(flow, "__qualname__", "a flow"), reason, hint)
 
 
-def _do(part: object, handler: Callable[[Any], object] | None, *, asynchronous: bool) -> Any:
+def _do(part: object, handler: InnerLayer | None, *, asynchronous: bool) -> Any:
     """Do a part of a `Together`; the result is awaitable in an async run."""
     driver: Callable[..., object] = adrive if asynchronous else drive
     if isinstance(part, Inward):
