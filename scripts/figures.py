@@ -112,7 +112,7 @@ GOALS_OF_LINES = {
     "demo": (683, 683),
     "factory": (1985, 2364),
     "guarantees": (1144, 1392),
-    "hooks": (2206, 2593),
+    "hooks": (2206, 2590),
     "local_model": (1034, 1544),
     "middleware": (17791, 19188),
     "migrate": (1012, 1349),
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 109_857, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 109_861, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.23, slack=0.01)
 
