@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
@@ -418,18 +418,24 @@ keep the first write of an index in the list, so a list begins with the earlier 
 
 
 def reading_after(
-    config: RunnableConfig, writes: Callable[[Sequence[tuple[str, Any]]], list[tuple[str, Any]]]
+    config: RunnableConfig,
+    writes: Callable[[Sequence[tuple[str, Any]]], list[tuple[str, Any]]],
+    kept: Collection[str] = (),
 ) -> RunnableConfig:
     """Return the config of a node that reads the state directly, after these writes.
 
     langgraph/pregel/_algo.py, 1.2: a task gets `local_read`, which applies the writes of the task
-    if called with `fresh=True`: `writes` gets these writes, and adds the earlier writes.
+    if called with `fresh=True`, to a copy of every channel: `writes` gets these writes, and adds
+    the earlier writes. Keys of `kept` have their values until a write, and need no copies before.
     """
     configurable = config["configurable"]
     read, pending = configurable["__pregel_read"], sent_writes(config)
 
     def read_after(select: Any, fresh: bool = False) -> Any:
         every, direct = writes(pending if fresh else ()), [*pending]
+        keys = {select} if isinstance(select, str) else {*select}
+        if keys.issubset(kept) and keys.isdisjoint(key for key, _ in every):
+            return read(select, False)
         if not every:
             return read(select, fresh)
         # In place: LangGraph's `local_read` looks into this very deque. The writes of the node go

@@ -441,6 +441,28 @@ def test_reading_after_shows_writes_that_come_first() -> None:
     ]
 
 
+def test_a_read_of_kept_keys_copies_no_channel_before_a_write() -> None:
+    asked: list[bool] = []
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        before: list[Any] = [("else", 1)]
+        read = config["configurable"]["__pregel_read"]
+
+        def noted(keys: list[str], fresh: bool) -> Any:
+            asked.append(fresh)
+            return read(keys, fresh)
+
+        config["configurable"]["__pregel_read"] = noted
+        later = upstream.reading_after(config, lambda sent: [*before, *sent], {"log"})
+        seen.append(later["configurable"]["__pregel_read"](["log"]))
+        before.append(("log", ["before"]))
+        seen.append(later["configurable"]["__pregel_read"](["log"]))
+
+    seen: list[Any] = []
+    chain(node).invoke({"log": ["given"]})
+    assert (seen, asked) == ([{"log": ["given"]}, {"log": ["given", "before"]}], [False, True])
+
+
 def test_interrupts_here_tells_an_interrupt_of_a_node_from_one_of_a_subgraph() -> None:
     """A nested graph raises it and reports none: only a run that is not nested handles pauses."""
     found: list[bool] = []

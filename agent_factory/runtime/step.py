@@ -35,7 +35,7 @@ from agent_factory.runtime.watching import (
     as_written,
     call_in_span,
 )
-from agent_factory.state.channels import DeltaMessages, ViewedChannel, random_id
+from agent_factory.state.channels import DeltaMessages, ViewedChannel, is_persistent, random_id
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
 from agent_factory.state.updates import Pair, Preview, StateView, pairs_of_result, parts_of
 from agent_factory.tools.tool_node import CallsWithState, with_state
@@ -150,6 +150,11 @@ class Fusion:
     def viewed(self) -> Mapping[str, ViewedChannel]:
         """The channels as the view of a step asks them."""
         return {key: ViewedChannel.of(channel) for key, channel in self.channels.items()}
+
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """The keys whose values stay until the next write."""
+        return frozenset(key for key, channel in self.channels.items() if is_persistent(channel))
 
     @cached_property
     def successors(self) -> Mapping[str, Successors]:
@@ -376,7 +381,7 @@ class Step:
         self._view = StateView(state, fusion.viewed, run.channels, fusion.keys)
         self._graphs = count()  # numbers of the graphs that the current node calls
         self._node_writes = sent_writes(config)  # by the current node, before it returns
-        config = reading_after(config, self._with_sent)
+        config = reading_after(config, self._with_sent, fusion.kept)
         self._config = counting_graphs(config, lambda: next(self._graphs))  # of the step
         self._quiet_config = _unnamed(without_streaming(self._config))
         self._has_saver = saver_of(config) is not None
