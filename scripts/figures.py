@@ -104,7 +104,7 @@ def of_calls() -> Iterator[Figure]:
 
 
 GOALS_OF_LINES = {
-    "agent_factory": (2200, 2257),
+    "agent_factory": (2200, 2263),
     "cli": (3519, 3415),
     "compat": (407, 427),
     "counts": (82, 82),
@@ -119,7 +119,7 @@ GOALS_OF_LINES = {
     "models": (100, 91),
     "prebuilt": (1217, 1390),
     "review": (2844, 3490),
-    "runtime": (5926, 6969),
+    "runtime": (5926, 6974),
     "serve": (10613, 11636),
     "service": (10900, 11664),
     "state": (1476, 1625),
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 109_861, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 109_883, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.23, slack=0.01)
 
