@@ -1,6 +1,5 @@
 "use strict";
-// Once htmx has read the page: it does not hear of a change before.
-document.addEventListener("DOMContentLoaded", () => {
+(() => {
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
   const tell = (name) => document.body.dispatchEvent(new Event(name));
@@ -29,12 +28,15 @@ document.addEventListener("DOMContentLoaded", () => {
       }
     };
     const close = () => { clearTimeout(again); source.close(); };
-    document.addEventListener("visibilitychange", () => {
-      close();
-      if (!document.hidden) { open(); tell("changed"); }
+    // Once htmx has read the page: it does not hear of a change before.
+    document.addEventListener("DOMContentLoaded", () => {
+      open();
+      document.addEventListener("visibilitychange", () => {
+        close();
+        if (!document.hidden) { open(); tell("changed"); }
+      });
+      window.addEventListener("pagehide", close);
     });
-    window.addEventListener("pagehide", close);
-    open();
   }
 
   // What waits, in the navigation. The first event comes at once: lists may have changed since the
@@ -329,4 +331,4 @@ document.addEventListener("DOMContentLoaded", () => {
     text.focus();
     toEnd();
   });
-});
+})();
