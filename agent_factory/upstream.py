@@ -418,15 +418,13 @@ keep the first write of an index in the list, so a list begins with the earlier 
 
 
 def reading_after(
-    config: RunnableConfig,
-    writes: Callable[[Sequence[tuple[str, Any]]], list[tuple[str, Any]]],
-    kept: Collection[str] = (),
+    config: RunnableConfig, writes: Callable[..., list[tuple[str, Any]]], kept: Collection[str] = ()
 ) -> RunnableConfig:
     """Return the config of a node that reads the state directly, after these writes.
 
-    langgraph/pregel/_algo.py, 1.2: a task gets `local_read`, which applies the writes of the task
-    if called with `fresh=True`, to a copy of every channel: `writes` gets these writes, and adds
-    the earlier writes. Keys of `kept` have their values until a write, and need no copies before.
+    langgraph/pregel/_algo.py, 1.2: a task gets `local_read`, which with `fresh=True` applies the
+    writes of the task to copies of all channels. `writes` gets these writes, and adds the earlier
+    writes. Before a write, keys of `kept` need no copies.
     """
     configurable = config["configurable"]
     read, pending = configurable["__pregel_read"], sent_writes(config)
@@ -434,13 +432,10 @@ def reading_after(
     def read_after(select: Any, fresh: bool = False) -> Any:
         every, direct = writes(pending if fresh else ()), [*pending]
         keys = {select} if isinstance(select, str) else {*select}
-        if keys.issubset(kept) and keys.isdisjoint(key for key, _ in every):
-            return read(select, False)
-        if not every:
-            return read(select, fresh)
-        # In place: LangGraph's `local_read` looks into this very deque. The writes of the node go
-        # back into the deque, because a read changes nothing.
-        pending.clear()
+        is_kept = keys.issubset(kept) and keys.isdisjoint(key for key, _ in every)
+        if is_kept or not every:
+            return read(select, fresh and not is_kept)
+        pending.clear()  # in place: `local_read` looks into this very deque
         pending.extend(every)
         try:
             return read(select, True)

@@ -11,6 +11,7 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.step import Fusion, Successors
 from agent_factory.runtime.tools_node import ToolsNode
+from agent_factory.state.channels import is_persistent
 from agent_factory.state.schema import ENGINE_KEYS
 from agent_factory.topology.model import TOOLS
 from agent_factory.topology.topology import Topology
@@ -68,6 +69,7 @@ def fusion_of(
     return Fusion(
         channels=channels,
         keys=keys,
+        kept={key for key, channel in channels.items() if is_persistent(channel)},
         engine_keys=[key for key in keys if key in ENGINE_KEYS],
         reads_signals=reading,
         records=records,

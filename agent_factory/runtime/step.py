@@ -35,7 +35,7 @@ from agent_factory.runtime.watching import (
     as_written,
     call_in_span,
 )
-from agent_factory.state.channels import DeltaMessages, ViewedChannel, is_persistent, random_id
+from agent_factory.state.channels import DeltaMessages, ViewedChannel, random_id
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE
 from agent_factory.state.updates import Pair, Preview, StateView, pairs_of_result, parts_of
 from agent_factory.tools.tool_node import CallsWithState, with_state
@@ -136,6 +136,7 @@ class Fusion:
 
     channels: Mapping[str, Any]
     keys: Mapping[str, Any]  # of the state, in the order in which LangGraph reads them
+    kept: Collection[str]  # keys whose values stay until the next write
     engine_keys: list[str]  # keys of the state for the engine alone
     reads_signals: Collection[str]  # nodes that see these keys
     records: bool  # decisions of nodes are recorded, with their step and call
@@ -150,11 +151,6 @@ class Fusion:
     def viewed(self) -> Mapping[str, ViewedChannel]:
         """The channels as the view of a step asks them."""
         return {key: ViewedChannel.of(channel) for key, channel in self.channels.items()}
-
-    @cached_property
-    def kept(self) -> frozenset[str]:
-        """The keys whose values stay until the next write."""
-        return frozenset(key for key, channel in self.channels.items() if is_persistent(channel))
 
     @cached_property
     def successors(self) -> Mapping[str, Successors]:
