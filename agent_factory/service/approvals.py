@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from langchain_core.messages.tool import ToolCall
-from sqlalchemy import Connection, Row, Select, select, update
+from sqlalchemy import Select, select, update
 
 from agent_factory.review import StandingApproval
-from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.leases import Lease, aborting
@@ -41,11 +40,9 @@ class Approvals:
                 raise NotFound(f"approval {approval_id!r}", "does not exist.")
             # A second revoke changes nothing: the row keeps the person and the time of the first.
             if row.revoked_at is None:
-                values = {"revoked_at": self._database.now, "revoked_by": by}
-                connection.execute(
-                    update(approvals).where(approvals.c.id == approval_id).values(**values)
-                )
-                self._record(connection, row, by, "revoke", {"approval": approval_id})
+                ended = update(approvals).where(approvals.c.id == approval_id)
+                connection.execute(ended.values(revoked_at=self._database.now, revoked_by=by))
+                self._queue.record(connection, row, by, "revoke", {"approval": approval_id})
                 row = connection.execute(query).one()
             return read_row(StandingApproval, row)
 
@@ -55,13 +52,6 @@ class Approvals:
             in_time = approvals.c.expires_at > self._database.now
             query = query.where(approvals.c.revoked_at.is_(None), in_time)
         return query
-
-    def _record(
-        self, connection: Connection, row: Row[Any], who: str, what: str, detail: object
-    ) -> None:
-        """Add an entry about an approval to the audit, for the thread of its decision."""
-        # The thread may be deleted, and another tenant may have a thread of this id.
-        append_entry(self._database, connection, row, who, what, detail, row.given_in)
 
 
 class SharedApprovals(Approvals):
@@ -90,13 +80,10 @@ class SharedApprovals(Approvals):
             # No row comes back for a known id: then the audit gets no second entry.
             row = connection.execute(new.returning(*approvals.c)).first()
             if row is not None:
-                detail = {
-                    "approval": approval.id,
-                    "tool": approval.tool,
-                    "when": approval.condition,
-                    "seconds": approval.seconds,
-                }
-                self._record(connection, row, approval.by, "remember", detail)
+                when, seconds = approval.condition, approval.seconds
+                of_call = {"approval": approval.id, "tool": approval.tool}
+                detail = {**of_call, "when": when, "seconds": seconds}
+                self._queue.record(connection, row, approval.by, "remember", detail)
 
     def find(
         self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None

@@ -1,7 +1,8 @@
-"""Audit: actions of people, as a chain of hashes that shows any change of an entry.
+"""Audit: actions of people, as chains of hashes that show changes of entries.
 
-Entries have numbers without gaps. The hash of an entry covers the entry and the hash of the entry
-before. The head, the number and the hash of the newest entry, stands for all entries.
+Each thread has a chain: the hash of an entry covers the entry and the hash of the thread's entry
+before. Numbers rise over all threads. The head, the newest number and a hash over all entries in
+the order of their numbers, stands for all chains.
 """
 
 from __future__ import annotations
@@ -12,17 +13,26 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import Connection, Row, Sequence, func, insert, select, text
 
 from agent_factory.errors import ArgumentError
-from agent_factory.service.database import Database, number_of
-from agent_factory.service.errors import AuditTampered
+from agent_factory.service.database import Database
+from agent_factory.service.errors import AuditTampered, DatabaseUnavailable
 from agent_factory.service.rows import read_row
 from agent_factory.service.tables import audit
 
 NO_ENTRY = "0" * 64
-"""Hash before the first entry."""
+"""Hash before the first entry of a thread."""
+
+_CHAINS = 0x5EC1CF  # the upper half of their advisory locks; `number_of` has another one
+# Transactions that have added an entry, or are about to.
+_WRITERS = text(f"""SELECT virtualtransaction FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND classid = {_CHAINS} AND database =
+    (SELECT oid FROM pg_database WHERE datname = current_database())""")
+LONGEST_WAIT = 30.0
+"""Seconds for which a verification waits for a transaction with an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +50,8 @@ class AuditEntry:
             "refused".
         detail: Details. For a decision: the complete `decision`, its `call`, the call that `runs`
             (None without a call), and the interface (`via`).
-        number: The number in the audit of the service, from 1.
-        hash: The hash of the entry and of the hash before.
+        number: The number in the audit of the service, which rises, maybe with gaps.
+        hash: The hash of the entry and of the hash before in the thread.
     """
 
     at: float
@@ -79,74 +89,87 @@ def append_entry(
     who: str,
     what: str,
     detail: object = None,
-    thread: str | None = None,
 ) -> None:
-    """Add an entry about the row of a thread, a wait or an approval. Other transactions wait."""
+    """Add an entry about the row of a thread, a wait or an approval, alone for the thread."""
+    # An approval has the thread of its decision, which may be deleted, or of another tenant by now.
+    thread = getattr(row, "given_in", None) or row.thread_id
+    of_thread = select(audit.c.hash).where(audit.c.thread_id == thread)
+    newest = of_thread.order_by(audit.c.id.desc()).limit(1).scalar_subquery()
+    number: Any = select(func.coalesce(func.max(audit.c.id), 0) + 1).scalar_subquery()
     if not database.is_sqlite:  # in SQLite, one transaction writes at a time
-        lock = func.pg_advisory_xact_lock(number_of("audit"))
+        lock = func.pg_advisory_xact_lock(_CHAINS << 32 | crc32(thread.encode()))
         connection.execute(select(lock))
-    # In another statement: the statement of the lock does not see commits during its wait.
-    newest = select(audit.c.id, audit.c.hash).order_by(audit.c.id.desc()).limit(1).subquery()
-    # As scalar subqueries, so that an empty table gives a row too, with None for both.
-    number, before, now = connection.execute(
-        select(
-            select(newest.c.id).scalar_subquery(),
-            select(newest.c.hash).scalar_subquery(),
-            database.now,
-        )
-    ).one()
+        number = Sequence("service_audit_id_seq").next_value()
+    # In another statement: the statement of the lock does not see commits during its wait, and
+    # `_newest_number` needs the lock before the number.
+    before, id_, now = connection.execute(select(newest, number, database.now)).one()
     entry = {
         "tenant": row.tenant,
-        "thread_id": thread or row.thread_id,
+        "thread_id": thread,
         "wait_id": getattr(row, "wait_id", None),
         "who": who,
         "what": what,
         "detail": None if detail is None else json.dumps(detail, default=str),
-        "id": (number or 0) + 1,
+        "id": id_,
         "at": now,
     }
     connection.execute(insert(audit).values(**entry, hash=entry_hash(before or NO_ENTRY, entry)))
 
 
 def verify_entries(database: Database, head: str | None) -> str:
-    """Check the whole chain, entry by entry, and return its head.
-
-    Raises:
-        AuditTampered: An entry was changed, removed, inserted or moved.
-        ArgumentError: `head` is not the head of an audit.
-    """
-    head_number, head_hash = -1, ""
+    """Check each chain, entry by entry, and return the head, as `Operations.verify_audit`."""
+    known, known_root = -1, ""
     if head is not None:
         # Bounded, since `int` raises ValueError for more than 4,300 digits.
         match = re.fullmatch(r"(\d{1,18}):([0-9a-f]{64})", head)
         if match is None:
-            raise ArgumentError(
-                "head",
-                f"must be the number of an entry and its hash, got {head!r}.",
-                "Pass what verify_audit() has returned.",
-            )
-        head_number, head_hash = int(match[1]), match[2]
-    number, before = 0, NO_ENTRY
+            reason = f"must be the number of an entry and a hash, got {head!r}."
+            raise ArgumentError("head", reason, "Pass what verify_audit() has returned.")
+        known, known_root = int(match[1]), match[2]
+    number, root, chains, newest = 0, NO_ENTRY, dict[str, str](), _newest_number(database)
     with database.read() as connection:
-        for row in _entries(connection):
-            number += 1
+        for row in _entries(connection, newest):
+            # In Postgres, a transaction that was undone leaves a gap.
+            expected = number + 1 if database.is_sqlite else known
+            if number < expected < row.id:
+                raise AuditTampered(expected, "is missing.")
             entry = {**row._mapping}
             stored_hash = entry.pop("hash")
-            if row.id > number:
-                raise AuditTampered(number, "is missing.")
-            before = entry_hash(before, entry)
-            if stored_hash != before:
-                raise AuditTampered(number, "was changed: its hash does not fit.")
-            if number == head_number and before != head_hash:
-                raise AuditTampered(number, "or one before it was rewritten, hashes included.")
-    if number < head_number:
-        raise AuditTampered(number + 1, f"is missing, and all up to {head_number}.")
-    return f"{number}:{before}"
+            digest = entry_hash(chains.get(row.thread_id, NO_ENTRY), entry)
+            if stored_hash != digest:
+                reason = "was changed, or is not the next one of its thread: its hash does not fit."
+                raise AuditTampered(row.id, reason, row.thread_id)
+            number, chains[row.thread_id] = row.id, digest
+            root = hashlib.sha256(f"{root}{digest}".encode()).hexdigest()
+            if number == known and root != known_root:
+                reason = "or one before it was removed, inserted or rewritten, hashes included."
+                raise AuditTampered(number, reason)
+    if number < known:
+        raise AuditTampered(known, f"is missing, and all after entry {number}.")
+    return f"{number}:{root}"
 
 
-def _entries(connection: Connection) -> Iterator[Row[Any]]:
+def _newest_number(database: Database) -> int:
+    """The newest number, once no open transaction has a smaller one."""
+    with database.read() as connection:
+        number = connection.execute(select(func.max(audit.c.id))).scalar() or 0
+        if database.is_sqlite:
+            return number
+        writers = {*connection.execute(_WRITERS).scalars()}
+
+    def wait() -> None:
+        with database.read() as connection:
+            if not writers.isdisjoint(connection.execute(_WRITERS).scalars()):
+                reason = "has an entry of a transaction that does not end."
+                raise DatabaseUnavailable("the audit", reason, "Look into pg_stat_activity.")
+
+    database.retried(wait, seconds=LONGEST_WAIT)
+    return number
+
+
+def _entries(connection: Connection, newest: int) -> Iterator[Row[Any]]:
     # A page at a time, since the audit only grows. A cursor would need a transaction.
-    page = select(audit).order_by(audit.c.id).limit(1000)
+    page = select(audit).where(audit.c.id <= newest).order_by(audit.c.id).limit(1000)
     rows = connection.execute(page).all()
     while rows:
         yield from rows

@@ -62,10 +62,11 @@ class AuditTampered(ServiceError):
 
     code = "AF368"
 
-    def __init__(self, number: int, reason: str) -> None:
+    def __init__(self, number: int, reason: str, thread: str | None = None) -> None:
         self.number = number
         hint = "Compare it with a backup of the table service_audit."
-        super().__init__(f"entry {number} of the audit", reason, hint)
+        place = "" if thread is None else f", about thread {thread!r}"
+        super().__init__(f"entry {number} of the audit{place}", reason, hint)
 
 
 class DecisionForbidden(ServiceError, PermissionError):

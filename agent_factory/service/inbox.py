@@ -393,7 +393,6 @@ class Inbox:
                 stream=None if stream is None else sorted(stream),
             )
             self._queue.queue(connection, job)
-        # At the end: other writers of the audit wait for this transaction.
         detail = {
             "decision": decision,
             "call": {"id": row.call_id, "name": row.tool, "args": json.loads(row.args)},

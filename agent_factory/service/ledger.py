@@ -147,11 +147,9 @@ class SharedLedger(Ledger):
     ) -> None:
         super().__init__(limits)
         if not isinstance(service, Service | str):
-            raise ArgumentError(
-                "service",
-                f"must be a Service or the URL of a database, got {describe(service)}.",
-                "Pass Service('sqlite:///desk.db') or 'sqlite:///desk.db'.",
-            )
+            reason = f"must be a Service or the URL of a database, got {describe(service)}."
+            hint = "Pass Service('sqlite:///desk.db') or 'sqlite:///desk.db'."
+            raise ArgumentError("service", reason, hint)
         if per not in (None, *get_args(Per)):
             raise ArgumentError("per", f"must be 'hour', 'day', 'month' or None, got {per!r}.")
         self.scope, self.per, self._expires_after = scope, per, expires_after
@@ -160,11 +158,8 @@ class SharedLedger(Ledger):
             self._zone: tzinfo = UTC if timezone is None else ZoneInfo(timezone)
         except (LookupError, OSError, TypeError, ValueError):
             # ZoneInfo raises each: for unknown names, folders, values that are not text, and paths.
-            raise ArgumentError(
-                "timezone",
-                f"must be the name of a time zone, got {timezone!r}.",
-                "Pass such as 'Europe/Berlin'.",
-            ) from None
+            reason = f"must be the name of a time zone, got {timezone!r}."
+            raise ArgumentError("timezone", reason, "Pass such as 'Europe/Berlin'.") from None
         self._per = "" if per is None else f"{per} {timezone or 'UTC'}"
         self._service: Service | None = None
         self._own_database: Database | None = None
@@ -258,11 +253,8 @@ class SharedLedger(Ledger):
                 raise BudgetExceededError((account,), need)
         else:
             with _outage():
-                raise DatabaseUnavailable(
-                    f"scope {scope!r}",
-                    f"changed {MOST_ATTEMPTS} times while an amount was reserved.",
-                    "Try again later.",
-                )
+                reason = f"changed {MOST_ATTEMPTS} times while an amount was reserved."
+                raise DatabaseUnavailable(f"scope {scope!r}", reason, "Try again later.")
         with self._lock:
             number = next(self._numbers)
             self._running[number] = id, scope
@@ -407,11 +399,9 @@ class SharedLedger(Ledger):
         try:
             return self.scope.format(**{name: metadata[_FIELDS[name]] for name in self._fields})
         except KeyError:
-            raise ArgumentError(
-                "scope",
-                f"{self.scope!r} can only be used in runs of a service.",
-                "Outside of them, write it out, such as SharedLedger(..., scope='tenant:acme').",
-            ) from None
+            reason = f"{self.scope!r} can only be used in runs of a service."
+            hint = "Outside of them, write it out, such as SharedLedger(..., scope='tenant:acme')."
+            raise ArgumentError("scope", reason, hint) from None
 
     def _update(self, values: Mapping[Any, object], *conditions: ColumnElement[bool]) -> Update:
         """An update of the row of a scope, if its window has not ended."""

@@ -175,15 +175,16 @@ class Operations(ABC):
         return forget(self._backend, seconds, tenant)
 
     def verify_audit(self, *, head: str | None = None) -> str:
-        """Check the audit, and return the number and the hash of the newest entry, its head.
+        """Check the audit, and return its head: the newest number, and a hash over all entries.
 
         Args:
             head: An earlier head, stored elsewhere. Only an earlier head shows that the newest
-                entries were removed, or that all hashes were written again.
+                entries of a thread were removed, or that all hashes were written again.
 
         Raises:
             AuditTampered: Entries were changed, removed, inserted or moved.
             ArgumentError: `head` is not a head.
+            DatabaseUnavailable: A transaction with an entry stays open for 30 seconds.
         """
         return verify_entries(self._backend.database, head)
 

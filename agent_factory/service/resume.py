@@ -42,11 +42,9 @@ def decisions_of(pending: Pending, value: object) -> dict[str, Any]:
     if isinstance(value, Mapping) and value and by_interrupt.keys() >= value.keys():
         answers: Mapping[str, object] = value
     elif len(by_interrupt) > 1:
-        raise ArgumentError(
-            "resume",
-            f"must say which interrupt it answers: {len(by_interrupt)} wait.",
-            f"Pass a mapping of their ids: {', '.join(by_interrupt)}.",
-        )
+        reason = f"must say which interrupt it answers: {len(by_interrupt)} wait."
+        hint = f"Pass a mapping of their ids: {', '.join(by_interrupt)}."
+        raise ArgumentError("resume", reason, hint)
     else:
         answers = dict.fromkeys(by_interrupt, value)
     decisions: dict[str, object] = {}

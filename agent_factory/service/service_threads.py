@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot, StateUpdate
-from sqlalchemy import ColumnElement, Table, func, or_, select, update
+from sqlalchemy import BigInteger, Column, ColumnElement, func, or_, select, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.arguments import check_choice
@@ -218,21 +218,16 @@ class ServiceThreads:
             check_json("title", title)
             title = " ".join(title.split())
             if not 0 < len(title) <= LONGEST_TITLE:
-                raise ArgumentError(
-                    "title",
-                    f"must have 1 to {LONGEST_TITLE} characters, got {len(title)}.",
-                    "Leave it out to keep the title that the thread has.",
-                )
+                reason = f"must have 1 to {LONGEST_TITLE} characters, got {len(title)}."
+                hint = "Leave it out to keep the title that the thread has."
+                raise ArgumentError("title", reason, hint)
         changes = dict(metadata or {}) | ({} if archived is None else {"archived": archived})
         check_json("metadata", changes)
         with self._backend.database.begin() as connection:
             row = locked_thread(connection, thread, tenant)
             if agent is not None and row.agent not in ("", agent):
-                raise ArgumentError(
-                    "agent",
-                    f"cannot be {agent!r}: the thread is one of agent {row.agent!r}.",
-                    "Create another thread.",
-                )
+                reason = f"cannot be {agent!r}: the thread is one of agent {row.agent!r}."
+                raise ArgumentError("agent", reason, "Create another thread.")
             changed = update(threads).where(threads.c.thread_id == thread).returning(threads)
             changed = changed.values(
                 metadata={**row.metadata, **changes},
@@ -446,19 +441,23 @@ class ServiceThreads:
 
         Returns:
             The time of the last change of a thread ("threads"), the number of open waits ("waits"),
-            of entries of the audit ("audit"), which grows with each claim and decision, and of runs
-            ("runs"), which grows with each message, also a held message.
+            and sums of the newest numbers of the audit ("audit"), which grows with each claim and
+            decision, and of runs ("runs"), which grows with each message, also a held message.
         """
 
-        def newest(value: Any, table: Table, *conditions: ColumnElement[bool]) -> Any:
-            query = select(value).where(*having(table, tenant=tenant), *conditions)
-            return query.scalar_subquery()
+        def newest(number: Column[Any]) -> Any:
+            # Not the largest number: a smaller one may be committed later.
+            query = select(number.label("number")).where(*having(number.table, tenant=tenant))
+            last = query.order_by(number.desc()).limit(20).subquery()
+            return select(func.sum(last.c.number).cast(BigInteger)).scalar_subquery()
 
+        changed = select(func.max(threads.c.updated_at)).where(*having(threads, tenant=tenant))
+        is_open = [*having(waits, tenant=tenant), waits.c.decided_at.is_(None)]
         columns = {
-            "threads": newest(func.max(threads.c.updated_at), threads),
-            "waits": newest(func.count(waits.c.wait_id), waits, waits.c.decided_at.is_(None)),
-            "audit": newest(func.max(audit.c.id), audit),
-            "runs": newest(func.max(runs.c.seq), runs),
+            "threads": changed.scalar_subquery(),
+            "waits": select(func.count()).where(*is_open).scalar_subquery(),
+            "audit": newest(audit.c.id),
+            "runs": newest(runs.c.seq),
         }
         with self._backend.database.read() as connection:
             row = connection.execute(select(*columns.values())).one()

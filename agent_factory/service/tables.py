@@ -190,26 +190,26 @@ approvals = Table(  # the fields of a StandingApproval, and the thread in which 
 audit = Table(  # agent_factory.service.audit alone writes to it
     "service_audit",
     metadata,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),  # 1, 2, 3 without a gap
+    Column("id", _Serial, primary_key=True, autoincrement=True),
     Column("at", Float, nullable=False),
     Column("tenant", String, nullable=False),
-    Column("thread_id", String, nullable=False, index=True),
+    Column("thread_id", String, nullable=False),
     Column("wait_id", String),
     Column("who", String, nullable=False),
     Column("what", String, nullable=False),
     Column("detail", Text),  # JSON
     Column("hash", String, nullable=False),
+    Index("service_audit_thread", "thread_id", "id"),
+    Index("service_audit_tenant", "tenant", "id"),
 )
+_REFUSE = "BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END"
 _REFUSE_CHANGES = {
     "sqlite": (
-        """CREATE TRIGGER service_audit_update BEFORE UPDATE ON service_audit
-        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
-        """CREATE TRIGGER service_audit_delete BEFORE DELETE ON service_audit
-        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+        f"CREATE TRIGGER service_audit_update BEFORE UPDATE ON service_audit {_REFUSE}",
+        f"CREATE TRIGGER service_audit_delete BEFORE DELETE ON service_audit {_REFUSE}",
         # INSERT OR REPLACE deletes an entry without the trigger for deletions.
-        """CREATE TRIGGER service_audit_replace BEFORE INSERT ON service_audit
-        WHEN EXISTS (SELECT 1 FROM service_audit WHERE id = NEW.id)
-        BEGIN SELECT RAISE(ABORT, 'service_audit is append-only'); END""",
+        f"""CREATE TRIGGER service_audit_replace BEFORE INSERT ON service_audit
+        WHEN EXISTS (SELECT 1 FROM service_audit WHERE id = NEW.id) {_REFUSE}""",
     ),
     "postgresql": (
         """CREATE FUNCTION service_audit_refuse() RETURNS trigger LANGUAGE plpgsql AS
