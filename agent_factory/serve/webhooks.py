@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import httpx
@@ -20,8 +22,10 @@ from agent_factory.errors import ArgumentError
 from agent_factory.serve.json_response import to_json
 from agent_factory.service import UndeliverableError, Webhook
 
+DEADLINE_SECONDS = 10.0
+"""The longest time of a request and its answer: much less than a claim of the service."""
+
 _ORIGIN = re.compile(r"https?://(\*\.)?[\w.-]+(:\d+)?|https?://\[[\da-fA-F:.]+\](:\d+)?")
-_TIMEOUT = 10.0
 _PORTS = {"http": 80, "https": 443}
 _NAT64 = IPv6Network("64:ff9b::/96")
 
@@ -120,6 +124,7 @@ class Webhooks:
 
         Raises:
             UndeliverableError: The address is not allowed, or the answer refuses the request.
+            TimeoutError: The request and its answer take longer than DEADLINE_SECONDS.
             Exception: Another attempt may help.
         """
         # Resolved once: the request connects to the checked address.
@@ -128,19 +133,13 @@ class Webhooks:
         target = parts._replace(netloc=f"{host}:{_port(parts)}", fragment="").geturl()
         netloc = parts.netloc.rpartition("@")[2]
         headers = {"Host": netloc, "Content-Type": "application/json", **self._signature(id, body)}
-        # No proxy, which would resolve the host again, and no redirect.
-        with (
-            httpx.Client(trust_env=False, follow_redirects=False, timeout=_TIMEOUT) as client,
-            client.stream(
-                "POST",
-                target,
-                content=body,
-                headers=headers,
-                # The certificate is for the host, not for the address.
-                extensions={"sni_hostname": parts.hostname},
-            ) as response,
-        ):
-            status = response.status_code
+        try:
+            # The certificate is for the host, not for the address.
+            extensions = {"sni_hostname": parts.hostname}
+            sent = _status(target, content=body, headers=headers, extensions=extensions)
+            status = asyncio.run(sent)
+        except TimeoutError as error:
+            raise TimeoutError(f"no answer within {DEADLINE_SECONDS:g} seconds") from error
         if 200 <= status < 300:
             return
         # These three ask the sender to come again: timeout, too early, too many.
@@ -158,6 +157,18 @@ class Webhooks:
             digest = hmac.new(key, content, sha256).digest()
             headers["webhook-signature"] = f"v1,{b64encode(digest).decode()}"
         return headers
+
+
+async def _status(url: str, **request: Any) -> int:
+    """Post a request, and read the status of the answer, within the deadline."""
+    async with (
+        # For all reads together: each byte of an answer would begin a timeout of httpx again.
+        asyncio.timeout(DEADLINE_SECONDS),
+        # No proxy, which would resolve the host again, and no redirect.
+        httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=None) as client,
+        client.stream("POST", url, **request) as response,
+    ):
+        return response.status_code  # the body, which may have no end, is not read
 
 
 def _port(url: SplitResult) -> int:

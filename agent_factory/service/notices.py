@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import isawaitable
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Row, Select, select, update
 
-from agent_factory.service.deliveries import AT_ONCE, CLAIM_SECONDS, DeliveryQueue
+from agent_factory.service.deliveries import DeliveryQueue
 from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.tables import waits
@@ -18,6 +20,9 @@ from agent_factory.service.waits import Wait
 OnWait = Callable[[Wait], Awaitable[None] | None]
 """Called when a thread begins to wait for a person."""
 
+DEADLINE_SECONDS = 30.0
+"""The longest time of an async `on_wait`: less than a claim."""
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:
@@ -25,6 +30,11 @@ class Notice:
 
     wait: Wait
     attempt: int
+
+    @property
+    def id(self) -> str:
+        """The id of the wait."""
+        return self.wait.id
 
 
 class NoticeQueue(DeliveryQueue[Notice]):
@@ -35,59 +45,36 @@ class NoticeQueue(DeliveryQueue[Notice]):
     the wait.
     """
 
-    name = "notices"
+    name, end = "notices", update(waits).values(notice_due=None)
+    columns = (waits.c.wait_id, waits.c.notice_due, waits.c.notice_attempts)
 
-    def claim_due(self) -> list[Notice]:
-        """Due notices: no other process sends these for a minute."""
-        now = self._database.now
-        query = select(waits.c.wait_id, waits.c.notice_attempts, waits.c.decided_at)
-        with self._database.read() as connection:
-            due = query.where(waits.c.notice_due <= now).order_by(waits.c.notice_due)
-            rows = connection.execute(due.limit(AT_ONCE)).all()
-        inbox, claimed = Inbox(self._backend), []
-        for row in rows:
-            # Another process may have claimed the notice: then the number of attempts differs.
-            this = (waits.c.wait_id == row.wait_id) & (
-                waits.c.notice_attempts == row.notice_attempts
-            )
-            is_open = row.decided_at is None
-            # After the death of this process, the notice is due again. The notice of a decided wait
-            # has to leave the index of due notices.
-            due_again = now + CLAIM_SECONDS if is_open else None
-            values = {"notice_attempts": row.notice_attempts + 1, "notice_due": due_again}
-            with self._database.begin() as connection:
-                is_ours = connection.execute(update(waits).where(this).values(values)).rowcount
-            if is_ours and is_open:
-                try:
-                    wait = inbox.get(row.wait_id)
-                except NotFound:  # its thread was deleted
-                    continue
-                claimed.append(Notice(wait, row.notice_attempts + 1))
-        return claimed
+    def select(self, running: Sequence[Notice]) -> Select[Any]:
+        """The waits."""
+        return select(waits.c.wait_id, waits.c.notice_attempts, waits.c.decided_at)
+
+    def item(self, row: Row[Any], attempt: int) -> Notice | None:
+        """The notice of a claimed row; None if the wait is decided, or its thread was deleted."""
+        with suppress(NotFound):
+            if row.decided_at is None:
+                return Notice(Inbox(self._backend).get(row.wait_id), attempt)
+        return None
 
     def describe(self, item: Notice) -> str:
         """Name a notice for the log."""
         return f"Notice of wait {item.wait.id} of thread {item.wait.thread_id}"
-
-    def repeat(self, item: Notice, seconds: float) -> None:
-        """Send a notice again in some seconds."""
-        self._set(item, self._database.now + seconds)
-
-    def finish(self, item: Notice) -> None:
-        """Send a notice no more."""
-        self._set(item, None)
-
-    def _set(self, item: Notice, due: object) -> None:
-        this = update(waits).where(waits.c.wait_id == item.wait.id)
-        with self._database.begin() as connection:
-            connection.execute(this.values(notice_due=due))
 
 
 def sender(on_wait: OnWait) -> Callable[[Notice], None]:
     """A function that sends a notice."""
 
     async def finish(result: Awaitable[None]) -> None:
-        await result
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS) as deadline:
+                await result
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise TimeoutError(f"no end within {DEADLINE_SECONDS:g} seconds") from error
 
     def send(notice: Notice) -> None:
         result = on_wait(notice.wait)

@@ -25,8 +25,9 @@ class Pace:
         gather_first: The same for the first events after a pause. A run that ends meanwhile writes
             them with its outcome.
         deliver: Between two looks for due webhooks and calls of `on_wait`.
-        retries: Between the attempts at a delivery, which is dropped after the last attempt.
-        stop: For each thread of a worker that stops.
+        retries: Between the attempts at a delivery, which is dropped after the last attempt. A
+            delivery that is due later than the longest pause, by a minute, is made at once.
+        stop: For each thread of a worker that stops, and for the deliveries of a process.
 
     Raises:
         ArgumentError: A time is not a number, or is negative.

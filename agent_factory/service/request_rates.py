@@ -33,7 +33,10 @@ class RequestRates:
         needs = number * WINDOW_SECONDS / per_minute
         digest = sha256(key.encode()).hexdigest()
         # The generic cell rate algorithm: a number for each key, and no list of its requests.
-        full_at = case((rates.c.full_at > now, rates.c.full_at), else_=now) + needs
+        # A time that is too far ahead is of a clock that was set back. A window more, so that a
+        # small step back gives nobody more requests.
+        counts = rates.c.full_at.between(now, now + 2 * WINDOW_SECONDS)
+        full_at = case((counts, rates.c.full_at), else_=now) + needs
         statement = database.insert(rates).values(key=digest, full_at=now + needs)
         upsert = statement.on_conflict_do_update(
             index_elements=[rates.c.key],

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Row, Select, delete, func, insert, not_, select
 
-from agent_factory.service.deliveries import AT_ONCE, CLAIM_SECONDS, DeliveryQueue
+from agent_factory.service.deliveries import DeliveryQueue
 from agent_factory.service.run import Run
 from agent_factory.service.tables import runs
 from agent_factory.service.tables import webhooks as table
+
+OF_HOST = 4
+"""The most requests to a host at once: a slow receiver leaves threads to the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,8 @@ class WebhookQueue(DeliveryQueue[Webhook]):
         backend: The parts of the service.
     """
 
-    name = "webhooks"
+    name, end = "webhooks", delete(table)
+    columns = (table.c.id, table.c.due, table.c.attempts)
 
     def add(self, run_id: str, url: str) -> None:
         """Add a request for the end of a run, or for its wait for a decision."""
@@ -52,45 +60,43 @@ class WebhookQueue(DeliveryQueue[Webhook]):
             if connection.execute(select(table.c.id).where(pending)).first() is None:
                 connection.execute(insert(table).values(**row, due=now, created_at=now))
 
-    def claim_due(self) -> list[Webhook]:
-        """Due requests of runs at their end or pause; no other process makes these for a minute."""
-        now = self._database.now
+    def select(self, running: Sequence[Webhook]) -> Select[Any]:
+        """Requests of runs at their end or pause, without the hosts that have many running."""
         # Not by other statuses: a deleted run has no status, and its row is removed.
         active = select(runs.c.run_id).where(runs.c.status.in_(("queued", "running")))
         # A run whose message another run has read ends with that run.
         of_reader = select(runs.c.reader).where(runs.c.run_id == table.c.run_id)
         ended = func.coalesce(of_reader.scalar_subquery(), table.c.run_id).not_in(active)
-        due = (table.c.due <= now) & ended
+        url = func.lower(table.c.url).concat("/")
+        hosts = Counter(_host(item.url) for item in running)
+        full = [host for host, number in hosts.items() if number >= OF_HOST]
+        is_full = [url.startswith(host + end, autoescape=True) for host in full for end in "/?#"]
+        return select(table).where(ended, *map(not_, is_full))
+
+    def spread(self, rows: Sequence[Row[Any]], running: Sequence[Webhook]) -> Sequence[Row[Any]]:
+        """The due requests: not too many of a host."""
+        hosts = Counter(_host(item.url) for item in running)
+        chosen = []
+        for row in rows:
+            hosts[_host(row.url)] += 1
+            if hosts[_host(row.url)] <= OF_HOST:
+                chosen.append(row)
+        return chosen
+
+    def item(self, row: Row[Any], attempt: int) -> Webhook | None:
+        """The request of a claimed row, or None if its run was deleted."""
+        of_run = select(runs.c.thread_id).where(runs.c.run_id == row.run_id)
         with self._database.read() as connection:
-            rows = connection.execute(select(table).where(due).order_by(table.c.due).limit(AT_ONCE))
-            candidates = rows.all()
-        claimed = []
-        for row in candidates:
-            # Another process may have claimed the request: then the number of attempts differs.
-            unchanged = (table.c.id == row.id) & (table.c.attempts == row.attempts)
-            # After the death of this process, the request is due again.
-            values = {"attempts": row.attempts + 1, "due": now + CLAIM_SECONDS}
-            of_run = select(runs.c.thread_id).where(runs.c.run_id == row.run_id)
-            with self._database.begin() as connection:
-                thread = connection.execute(of_run).scalar()
-                if thread is None:  # the run was deleted
-                    connection.execute(delete(table).where(table.c.id == row.id))
-                elif connection.execute(update(table).where(unchanged).values(values)).rowcount:
-                    run = Run(self._backend, row.run_id, thread)
-                    claimed.append(Webhook(row.id, run, row.url, row.attempts + 1))
-        return claimed
+            thread = connection.execute(of_run).scalar()
+        if thread is None:
+            return None
+        return Webhook(row.id, Run(self._backend, row.run_id, thread), row.url, attempt)
 
     def describe(self, item: Webhook) -> str:
         """Name a request for the log."""
         return f"Webhook {item.url} of run {item.run.id}"
 
-    def repeat(self, item: Webhook, seconds: float) -> None:
-        """Make a request again in some seconds."""
-        this = update(table).where(table.c.id == item.id)
-        with self._database.begin() as connection:
-            connection.execute(this.values(due=self._database.now + seconds))
 
-    def finish(self, item: Webhook) -> None:
-        """Make a request no more."""
-        with self._database.begin() as connection:
-            connection.execute(delete(table).where(table.c.id == item.id))
+def _host(url: str) -> str:
+    """The URL up to its path."""
+    return re.sub(r"(?s)(//[^/?#]*).*", r"\1", url.lower())

@@ -193,6 +193,13 @@ def test_a_whole_minute_may_come_at_once(
         assert law_rates.take(key, 1, per_minute) > 0.0
 
 
+def test_a_clock_that_is_set_back(law_rates: RequestRates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an hour: nobody waits for an hour. By half a minute: nobody gets more requests."""
+    for moment, is_counted in ((1e6, True), (1e6 - 30, False), (1e6 - 3600, True)):
+        monkeypatch.setattr(Database, "now", at(moment))
+        assert (law_rates.take("ann", 60, 60) == 0.0) is is_counted
+
+
 def test_rows_of_those_who_are_idle_are_deleted(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

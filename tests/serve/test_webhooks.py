@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import socket
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from sqlalchemy import func, select
+from receivers import Receiver, receiving
+from sqlalchemy import func, select, update
 from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
@@ -29,50 +26,21 @@ from agent_factory.service import Pace, Service
 from agent_factory.service.tables import webhooks as table
 from serve.forms import local_client
 from serve.langgraph_desk import HI, running_service, said
+from service.paces import NEVER
 from service.stored import tables_of
 from tables import each
 from waiting import until
 
 FAIL: Any = {"messages": [{"role": "user", "content": "fail"}]}
 LOCAL = "http://127.0.0.1"
-
-
-@dataclass
-class Receiver:
-    """A server that gets webhooks, and answers with these statuses, then with 200."""
-
-    url: str = ""
-    statuses: list[int] = field(default_factory=list)
-    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-    def wait(self, count: int = 1) -> list[dict[str, Any]]:
-        """The bodies, once so many requests have come."""
-        until(lambda: len(self.requests) >= count)
-        return [json.loads(body) for _, body in self.requests]
+HEADER = b"HTTP/1.1 200 OK\r\nX: "
+"""The begin of an answer whose header goes on."""
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            receiver.requests.append(({k.lower(): v for k, v in self.headers.items()}, body))
-            status = receiver.statuses.pop(0) if receiver.statuses else 200
-            self.send_response(status)
-            self.send_header("Location", f"{receiver.url}/elsewhere")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.url = f"{LOCAL}:{server.server_port}"
-    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield receiver
-    server.shutdown()
-    server.server_close()
+    with receiving() as receiver:
+        yield receiver
 
 
 QUICK = Pace(deliver=0.05, retries=(0.05, 0.05))
@@ -192,7 +160,41 @@ def test_of_two_servers_one_sends_about_runs_that_have_ended(service: Service) -
     gone.delete()
     claims = [service.webhooks.claim_due(), service.webhooks.claim_due()]
     assert [len(claim) for claim in claims] == [1, 0]
+    # The clock of the database was set back by an hour. The first attempt ends later.
+    tables_of(service).write(update(table).values(due=table.c.due + 3600))
+    assert [webhook.attempt for webhook in service.webhooks.claim_due()] == [2]
+    service.webhooks.finish(claims[0][0])
     assert left(service) == 2
+
+
+def test_receivers_that_drip_hold_back_no_other(
+    service: Service, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host has four requests at once, and the next when one of them ends."""
+    monkeypatch.setattr(serving, "DEADLINE_SECONDS", NEVER)
+    run = service.submit("echo", message="Hi")
+    run.result(60)
+    with receiving(HEADER) as slow:
+        for number in range(6):
+            service.webhooks.add(run.id, f"{slow.url}/{number}")
+        client_of(service, slow.url, receiver.url)
+        slow.wait(4)
+        service.webhooks.add(run.id, receiver.url)
+        receiver.wait()
+        until(lambda: left(service) == 6)
+        assert len(slow.requests) == 4
+        slow.end.set()
+        wait_for_none(service)
+
+
+def test_an_answer_has_a_deadline_and_only_its_status_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with receiving(b"HTTP/1.1 200 OK\r\n\r\n") as slow:
+        Webhooks(private=True).post(slow.url, "id", b"{}")
+    monkeypatch.setattr(serving, "DEADLINE_SECONDS", 0.2)
+    with receiving(HEADER) as slow, pytest.raises(TimeoutError, match="no answer within"):
+        Webhooks(private=True).post(slow.url, "id", b"{}")
 
 
 @pytest.mark.long

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from threading import Event
 from types import ModuleType
 from typing import Any
@@ -14,12 +16,12 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from receivers import receiving
-from sqlalchemy import update
+from sqlalchemy import select, update
 from test_docs import ROOT, blocks, run_block
 
 from agent_factory import client_tool, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.service import Pace, Service, UndeliverableError, Wait
+from agent_factory.service import Pace, Service, UndeliverableError, Wait, deliveries, notices
 from agent_factory.service.backend import Backend
 from agent_factory.service.notices import NoticeQueue, OnWait
 from agent_factory.service.tables import waits
@@ -69,21 +71,21 @@ def due(tables: Tables) -> list[str]:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_each_wait_has_one_notice(url: str, tables: Tables, thread: str, is_async: bool) -> None:
-    notices: list[Wait] = []
+    sent: list[Wait] = []
 
     async def note(wait: Wait) -> None:
-        notices.append(wait)
+        sent.append(wait)
 
-    with noticing(url, note if is_async else notices.append) as service:
+    with noticing(url, note if is_async else sent.append) as service:
         ask(service, thread)
-        until(lambda: notices and not due(tables))
+        until(lambda: sent and not due(tables))
         (wait,) = service.inbox().waits(thread=thread)
-        (notice,) = notices
+        (notice,) = sent
         assert (notice.id, notice.tool, notice.args) == (wait.id, "pay", {"euros": 5})
         service.decide(wait.id, "approve", by="ann").result(WAIT)
         ask(service, thread)
-        until(lambda: len(notices) == 2 and not due(tables))
-        assert len({notice.id for notice in notices}) == 2
+        until(lambda: len(sent) == 2 and not due(tables))
+        assert len({notice.id for notice in sent}) == 2
 
 
 def test_a_notice_that_fails_is_sent_again_within_a_limit_if_it_can_be_sent(
@@ -135,16 +137,16 @@ def test_a_process_that_dies_while_it_sends_leaves_the_notice_to_others(
     url: str, tables: Tables, thread: str
 ) -> None:
     """The first service only claims: it stands for a process that was killed before it sent."""
-    notices: list[Wait] = []
+    sent: list[Wait] = []
     queue = NoticeQueue(Backend(tables.database))
-    with noticing(url, notices.append, SENDS_NOTHING) as service:
+    with noticing(url, sent.append, SENDS_NOTHING) as service:
         ask(service, thread)
         (claimed,) = queue.claim_due()
         assert queue.claim_due() == []
         tables.write(update(waits).values(notice_due=tables.now - 1))  # a minute later
-    with noticing(url, notices.append):
-        until(lambda: notices and not due(tables))
-    assert [notice.id for notice in notices] == [claimed.wait.id]
+    with noticing(url, sent.append):
+        until(lambda: sent and not due(tables))
+    assert [notice.id for notice in sent] == [claimed.wait.id]
 
 
 def test_nobody_is_called_for_what_is_decided_or_a_client_runs_or_without_on_wait(
@@ -163,6 +165,68 @@ def test_nobody_is_called_for_what_is_decided_or_a_client_runs_or_without_on_wai
         assert due(tables) == []
 
 
+def test_a_call_that_hangs_holds_back_no_other(
+    url: str, tables: Tables, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim is extended, another thread takes its place, and `stop` leaves it."""
+    seconds, end, called = [0.0], Event(), list[str]()
+    monkeypatch.setattr(deliveries, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(deliveries, "THREADS", 1)
+
+    def hang(wait: Wait) -> None:
+        called.append(wait.id)
+        if wait.thread_id == thread:
+            end.wait()
+
+    with noticing(url, hang, replace(QUICK, stop=0.0)) as service:
+        ask(service, thread)
+        until(lambda: called)
+        tables.write(update(waits).values(notice_due=tables.now - 1))
+        seconds[0] = 30.0
+        until(lambda: tables.values(select(waits.c.notice_due - tables.now))[0] > 0)
+        ask(service, f"{thread} next")
+        seconds[0] = 60.0
+        until(lambda: len(called) == 2)
+        until(lambda: due(tables) == called[:1])
+    assert len({*called}) == 2
+    end.set()
+
+
+def test_an_async_call_has_a_deadline(
+    url: str, tables: Tables, thread: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(notices, "DEADLINE_SECONDS", 0.02)
+    called: list[Wait] = []
+
+    async def hang(wait: Wait) -> None:
+        called.append(wait)
+        await asyncio.Event().wait()
+
+    with noticing(url, hang) as service:
+        ask(service, thread)
+        until(lambda: called and not due(tables))
+    assert "attempt 3, failed: no end within 0.02 seconds." in caplog.text
+
+
+def test_an_attempt_that_outlasts_its_claim_changes_no_later_attempt(
+    url: str, tables: Tables, thread: str
+) -> None:
+    """A clock an hour ahead wrote the claim: another process claims the notice at once."""
+    queue = NoticeQueue(Backend(tables.database))
+    with noticing(url, lambda _: None, SENDS_NOTHING) as service:
+        ask(service, thread)
+        (first,) = queue.claim_due()
+        tables.write(update(waits).values(notice_due=waits.c.notice_due + 3600))
+        (second,) = queue.claim_due()
+        queue.repeat(first, 0)
+        queue.finish(first)
+        assert (queue.claim_due(), len(due(tables))) == ([], 1)
+        queue.repeat(second, 600)  # the longest pause
+        assert queue.claim_due() == []
+        queue.finish(second)
+        assert due(tables) == []
+
+
 @pytest.mark.long
 def test_the_recipe_of_the_page_sends_a_line(
     url: str, tables: Tables, thread: str, monkeypatch: pytest.MonkeyPatch
@@ -177,8 +241,8 @@ def test_the_recipe_of_the_page_sends_a_line(
     with receiving() as received, noticing(url, recipes.post_to_channel) as service:
         monkeypatch.setenv("CHANNEL_WEBHOOK", received.url)
         ask(service, thread)
-        until(lambda: received.posts and not due(tables))
+        until(lambda: received.requests and not due(tables))
         (wait,) = service.inbox().waits(thread=thread)
-    (post,) = received.posts
+    ((_, post),) = received.requests
     line = f"desk asks whether pay may run: https://desk.example.com/inbox/{wait.id}"
     assert json.loads(post) == {"text": line}
