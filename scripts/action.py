@@ -1,8 +1,11 @@
 """Report on agents in a pull request, as Markdown: findings, changes and replays.
 
-Run by action.yml. The report goes to the summary of the job (`$GITHUB_STEP_SUMMARY`), and with
-`--comment` to the pull request, too, in place of the earlier comment. The exit code is of the worst
-command: 1 for errors of a check and for changed runs, 2 for a target that cannot be loaded.
+Run by action.yml. The report goes to the summary of the job (`$GITHUB_STEP_SUMMARY`), and to the
+file of `--report`. The exit code is of the worst command: 1 for errors of a check and for changed
+runs, 2 for a target that cannot be loaded.
+
+With `--comment`, the file goes to the pull request in place of the earlier comment, and no agent is
+loaded: this command has a token that may write.
 """
 
 from __future__ import annotations
@@ -25,13 +28,19 @@ MARK = "<!-- agent-factory -->"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the report; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--targets", required=True, help="agents, with spaces between them")
+    parser.add_argument("--targets", default="", help="agents, with spaces between them")
     parser.add_argument("--check", default="", help="more arguments of check, such as --strict")
     parser.add_argument("--base", default="", help="a commit, or a saved plan, to compare with")
     parser.add_argument("--recordings", default="", help="a folder of recorded runs to replay")
     parser.add_argument("--replay", default="", help="more arguments of replay")
-    parser.add_argument("--comment", default="", help="number of the pull request")
+    parser.add_argument("--report", type=Path, help="file of the report")
+    parser.add_argument("--comment", default="", help="number of the pull request, for the report")
     options = parser.parse_args(arguments)
+    if options.comment:
+        # Without a file, the first command has failed, and says why.
+        if options.report.exists():
+            comment(options.comment, options.report.read_text(encoding="utf-8"))
+        return 0
     targets = options.targets.split()
     codes, sections = [], [MARK]
     for code, section in (
@@ -47,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file.write(text)
     else:
         print(text)
-    if options.comment:
-        comment(options.comment, text)
+    if options.report:
+        options.report.write_text(text, encoding="utf-8")
     return max(codes)
 
 

@@ -55,13 +55,14 @@ def shop(tmp_path: Path) -> Path:
 
 def report(shop: Path, **inputs: str) -> tuple[subprocess.CompletedProcess[str], str]:
     """The result of the shell of action.yml, and the summary of the job."""
-    (step,) = yaml_of("action.yml")["runs"]["steps"]
+    step, _ = yaml_of("action.yml")["runs"]["steps"]
     summary = shop.parent.parent / "summary.md"
     variables = dict.fromkeys(step["env"], "") | {
         "TARGETS": "desk.py:agent",
         "PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
         "ACTION": str(ROOT),
+        "REPORT": str(shop.parent.parent / "report.md"),
         "GITHUB_STEP_SUMMARY": str(summary),
         "GITHUB_REPOSITORY": "ann/shop",
     }
@@ -185,10 +186,37 @@ def test_names_from_a_pull_request_are_no_markdown_of_the_report() -> None:
 
 def test_each_input_of_the_action_arrives_as_a_variable() -> None:
     definition = yaml_of("action.yml")
-    (step,) = definition["runs"]["steps"]
-    assert "${{" not in step["run"]
-    expressions = " ".join(step["env"].values()) + step["working-directory"]
+    steps = definition["runs"]["steps"]
+    assert not any("${{" in step["run"] for step in steps)
+    expressions = " ".join(value for step in steps for value in step["env"].values())
+    expressions += " ".join(
+        step[key] for step in steps for key in ("if", "working-directory") if key in step
+    )
     assert {name for name in definition["inputs"] if f"inputs.{name}" not in expressions} == set()
+
+
+def test_code_of_a_pull_request_gets_no_token(shop: Path) -> None:
+    """The step with the token loads no agent, no package and no file of the pull request."""
+    first, second = yaml_of("action.yml")["runs"]["steps"]
+    assert "token" not in json.dumps(first["env"]).lower()
+    assert "token" in second["env"]["GH_TOKEN"]
+    assert not second["env"].keys() & {"TARGETS", "PYTHON", "CHECK", "REPLAY"}
+    assert second["working-directory"] == "${{ runner.temp }}"
+    folder = shop.parent.parent / "temp"
+    folder.mkdir()
+    for name in ("argparse", "sitecustomize"):
+        (folder / f"{name}.py").write_text("raise SystemExit('of the pull request')\n")
+    (folder / "report.md").write_text("The report.")
+    log = folder / "calls.jsonl"
+    (folder / "gh").write_text(
+        GH.format(python=f"{sys.executable} -IS", log=str(log), previous="", fails=False)
+    )
+    (folder / "gh").chmod(0o755)
+    variables = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(folder)}
+    variables |= {"ACTION": str(ROOT), "REPORT": str(folder / "report.md"), "COMMENT": "7"}
+    variables["GITHUB_REPOSITORY"] = "ann/shop"
+    ok(run("bash", "-e", "-c", second["run"], cwd=folder, **variables))
+    assert [json.loads(line)[1] for line in log.read_text().splitlines()] == ["", "The report."]
 
 
 def test_the_hooks_for_commits_run_commands_that_fail_on_a_difference(shop: Path) -> None:

@@ -143,12 +143,18 @@ def json_value(name: str, content: str | bytes) -> object:
 def number(request: Request, name: str, default: int) -> int:
     """A number from the query of a request."""
     text = request.query_params.get(name)
-    if text is None:
-        return default
-    # Bounded, since databases refuse numbers of more than 64 bits.
-    if not text.isdecimal() or len(text) > 9:
+    value = default if text is None else whole_number(text)
+    if value is None:
         raise HTTPException(422, f"{name} must be a number of at most 9 digits, got {text!r:.30}.")
-    return int(text)
+    return value
+
+
+def whole_number(text: str) -> int | None:
+    """A number of at most 9 digits; None for another text.
+
+    Bounded, since databases refuse numbers of more than 64 bits, and Python more than 4,300 digits.
+    """
+    return int(text) if text.isdecimal() and len(text) <= 9 else None
 
 
 def several(request: Request, name: str) -> list[str]:

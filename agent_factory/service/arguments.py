@@ -38,12 +38,13 @@ def nodes_of(graph: Graph, name: str, nodes: Collection[str] | None) -> list[str
     """Nodes of an agent as JSON: a list, or "*" for all."""
     if nodes is None or nodes == "*":
         return nodes
-    missing = {*nodes} - graph.nodes.keys()
-    if missing:
+    several = isinstance(nodes, Collection) and not isinstance(nodes, str)
+    names = [*graph.nodes]  # a list, since a wrong name may have no hash
+    if missing := [str(node) for node in (nodes if several else [nodes]) if node not in names]:
         raise ArgumentError(
             name,
             f"must name nodes of the agent, got {', '.join(sorted(missing))}.",
-            f"Nodes: {', '.join(sorted(graph.nodes))}.",
+            f"Nodes: {', '.join(sorted(names))}.",
         )
     return [*nodes]
 

@@ -32,6 +32,7 @@ from agent_factory.service.backend import Backend, RegisteredAgent, config_of
 from agent_factory.service.jobs import MessageJob, message_of
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import dump, load
+from agent_factory.service.rows import logged
 from agent_factory.service.steering import STEER, can_be_steered
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import background_jobs, runs, workers
@@ -180,10 +181,11 @@ class LostJob:
 
     def begin(self) -> None:
         """Begin the work; for an async agent, as a task of the running event loop."""
-        backend, graph, message = self.backend, self.agent.graph, message_of(self.run)
-        config = config_of(self.run, message, message.trace)
-        store = graph.store or TenantStore(backend.database, self.run.tenant, in_run=True)
+        backend = self.backend
         try:
+            graph, message = self.agent.graph, message_of(self.run)
+            config = config_of(self.run, message, message.trace)
+            store = graph.store or TenantStore(backend.database, self.run.tenant, in_run=True)
             repeat_job(
                 graph,
                 self.jobs,
@@ -222,11 +224,12 @@ def take_lost_jobs(backend: Backend, worker: str, most: int) -> list[LostJob]:
 
 
 def _take(backend: Backend, worker: str, row: Row[Any]) -> LostJob | None:
-    """Take a job for a worker; None if another worker was first."""
+    """Take a job for a worker; None if another worker was first, or for a faulty row."""
     of_attempt = background_jobs.c.id == row.id, background_jobs.c.attempt == row.attempt
     seconds = (background_jobs.c.deadline - backend.database.now).label("seconds")
     is_alive = select(workers.c.id).where(workers.c.id == worker)
-    with backend.database.begin() as connection:
+    fault = logged("Job %s does not begin again.", row.id)
+    with fault, backend.database.begin() as connection:
         thread = lock_thread(connection, row.thread_id, skip_locked=True)
         job = connection.execute(select(background_jobs, seconds).where(*of_attempt)).first()
         # A worker without a row has ended: other workers would take the job.
@@ -235,15 +238,16 @@ def _take(backend: Backend, worker: str, row: Row[Any]) -> LostJob | None:
         changed = update(background_jobs).where(*of_attempt)
         try:
             call: BackgroundCall = load(job.call)
+            name = call["call"]["name"]
         except Exception:
-            # Its class is missing. The job is reported as lost.
+            # Its class is missing, for example. The job is reported as lost.
             logger.exception("The call of job %s cannot be read.", row.id)
             connection.execute(changed.values(call=None))
             return None
         run = connection.execute(select(runs).where(runs.c.run_id == job.run)).first()
         if run is None:
             return None
-        tool = tools_of(backend.agents[run.agent].graph).get(call["call"]["name"])
+        tool = tools_of(backend.agents[run.agent].graph).get(name)
         if background_on_loss(tool) != "repeat":
             return None
         attempt = row.attempt + 1
@@ -265,14 +269,20 @@ def hand_over(connection: Connection, worker: str) -> None:
 
 
 def report_lost_jobs(backend: Backend) -> int:
-    """Report each lost job to its thread, except repeatable jobs; return the number of reports."""
+    """Report each lost job to its thread, except repeatable jobs; return the number of reports.
+
+    A job whose report fails holds up no other job.
+    """
     lost = select(background_jobs).where(_IS_LOST, ~_may_be_repeated(backend))
     with backend.database.read() as connection:
         rows = connection.execute(lost).all()
     number = 0
     for row in rows:
-        message = load(row.lost)
-        number += _send(backend, row.id, row.thread_id, message, row.attempt, skip_locked=True)
+        with logged("The loss of job %s is not reported.", row.id):
+            message = load(row.lost)
+            number += _send(backend, row.id, row.thread_id, message, row.attempt, skip_locked=True)
+    if number:
+        logger.warning("%d background jobs of workers that have ended are lost.", number)
     return number
 
 

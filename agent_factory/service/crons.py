@@ -14,6 +14,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound
 from agent_factory.service.metadata_search import has_metadata
 from agent_factory.service.rows import having, read_row
+from agent_factory.service.scheduled_messages import check_cron
 from agent_factory.service.schedules import Cron
 from agent_factory.service.tables import schedules
 
@@ -55,11 +56,11 @@ class Crons:
         """Create a cron. Its arguments are those of a `Cron`.
 
         Raises:
-            ArgumentError: The cron expression or the time zone cannot be read.
-            NotFound: There is no such agent.
+            ArgumentError: The cron expression or the time zone cannot be read, or `Service.submit`
+                would refuse an option.
+            NotFound: There is no such agent or assistant.
         """
         check_name(by)
-        self._backend.agent(agent)
         cron = Cron(
             str(uuid4()), self._tenant, agent, assistant, thread, schedule, timezone, ends_at,
             enabled=enabled,
@@ -69,6 +70,7 @@ class Crons:
             request=dict(request or {}),
             metadata=dict(metadata or {}),
         )  # fmt: skip
+        check_cron(self._backend, cron)
         with self._database.begin() as connection:
             return self._backend.schedules.write(connection, cron)
 
@@ -123,16 +125,15 @@ class Crons:
         """Change arguments of a cron. Keys of `metadata` are added to the present keys.
 
         Raises:
-            NotFound: There is no such cron, or no such agent for an enabled cron.
-            ArgumentError: The cron expression or the time zone cannot be read.
+            NotFound: There is no such cron, or no such agent or assistant for an enabled cron.
+            ArgumentError: As in `create`.
         """
+        changed = _changed(self.get(cron), values)
+        # A cron of an agent that is gone can be disabled.
+        if changed.enabled or "options" in values:
+            check_cron(self._backend, changed)
         with self._database.begin() as connection:
-            current = self._get(connection, cron)
-            if "metadata" in values:
-                values["metadata"] = {**current.metadata, **values["metadata"]}
-            changed = replace(current, **values)
-            if changed.enabled:  # a cron of an agent that is gone can be disabled
-                self._backend.agent(changed.agent)
+            changed = _changed(self._get(connection, cron), values)
             return self._backend.schedules.write(connection, changed)
 
     def delete(self, cron: str) -> None:
@@ -166,3 +167,8 @@ class Crons:
             schedules.c.assistant != "",  # the other rows are schedules of the product
             *([has_metadata(connection, schedules.c.metadata, metadata)] if metadata else []),
         ]
+
+
+def _changed(cron: Cron, values: Mapping[str, Any]) -> Cron:
+    metadata = {**cron.metadata, **values.get("metadata", {})}
+    return replace(cron, **{**values, "metadata": metadata})

@@ -32,7 +32,7 @@ from agent_factory.service.errors import (
 )
 from agent_factory.service.jobs import DecisionJob
 from agent_factory.service.metrics import traceparent
-from agent_factory.service.rows import having
+from agent_factory.service.rows import having, logged
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import audit, threads, waits
 from agent_factory.service.thread_queue import HIGHEST_PRIORITY, lock_thread
@@ -401,60 +401,60 @@ class Inbox:
         }
         self._queue.record(connection, row, by, decision["type"], detail)
 
-    def expire(self, late: Mapping[str, float], *, most: int = 1000) -> int:
+    def expire(
+        self, late: Mapping[str, float], is_stopping: Callable[[], bool] = lambda: False
+    ) -> int:
         """Decide about waits after their deadline; return the number of decided waits.
 
-        A wait whose thread is locked comes later, as in `ThreadQueue.take_over`. Each wait is a
-        transaction. `late` has the seconds for an escalated wait, by agent.
+        Each wait is a transaction, and a wait with a fault holds up no other wait. A wait whose
+        thread is locked comes later, as in `ThreadQueue.take_over`. `late` has the seconds for an
+        escalated wait, by agent.
         """
         query = select(waits.c.wait_id, waits.c.thread_id).where(
             waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
         )
         with self._database.read() as connection:
-            places = connection.execute(query.limit(most)).all()
+            # All: a part of them could be nothing but locked threads and faults.
+            places = connection.execute(query.order_by(waits.c.deadline)).all()
         number = 0
         for wait_id, thread_id in places:
-            with self._database.begin() as connection:
-                if lock_thread(connection, thread_id, skip_locked=True) is None:
-                    continue
-                number += 1
-                # A claim does not stop a deadline.
-                row = self._find(connection, wait_id)
-                if row.decided_at is not None:
-                    continue
-                if row.late == "escalate":
-                    more = self._database.now + late.get(row.agent, CLAIM_SECONDS)
-                    connection.execute(
-                        update(waits)
-                        .where(waits.c.wait_id == wait_id)
-                        .values(
-                            priority=waits.c.priority + 1,
-                            late="reject",
-                            deadline=more,
-                            claimed_by=None,
-                            claimed_until=None,
-                        )
-                    )
-                    self._queue.record(connection, row, SYSTEM, "escalate")
-                    continue
-                # A question has no "reject": the text is its answer.
-                text = "Nobody decided about this call in time, so it was not approved."
-                answer: dict[str, dict[str, object]] = {
-                    "reject": {"type": "reject", "message": text},
-                    "respond": {"type": "respond", "message": text},
-                }
-                if row.kind == "client":
-                    result = {"error": "The client has not sent a result of this call in time."}
-                    answer["respond"] = {"type": "respond", "message": result}
-                allowed = row.allowed.split(",")
-                kind = next((kind for kind in answer if kind in allowed), None)
-                if kind is not None:
-                    # At time 0 no claim has expired; claims do not matter for the call.
-                    judgement = judge(_call_of(Wait.of(row, 0)), answer[kind])
-                    self._write(connection, row, judgement, SYSTEM, "deadline")
-                else:  # a pause without calls: the run can go on, or end
-                    self._queue.end_run(connection, row, SYSTEM)
+            if is_stopping():
+                break
+            fault = logged("Wait %s was not decided at its deadline.", wait_id)
+            with fault, self._database.begin() as connection:
+                if lock_thread(connection, thread_id, skip_locked=True) is not None:
+                    self._expire(connection, self._find(connection, wait_id), late)
+                    number += 1
         return number
+
+    def _expire(self, connection: Connection, row: Row[Any], late: Mapping[str, float]) -> None:
+        if row.decided_at is not None:
+            return
+        # A claim does not stop a deadline.
+        if row.late == "escalate":
+            more = self._database.now + late.get(row.agent, CLAIM_SECONDS)
+            values = {"priority": waits.c.priority + 1, "late": "reject", "deadline": more}
+            values |= {"claimed_by": None, "claimed_until": None}
+            connection.execute(update(waits).where(waits.c.wait_id == row.wait_id).values(values))
+            self._queue.record(connection, row, SYSTEM, "escalate")
+            return
+        # A question has no "reject": the text is its answer.
+        text = "Nobody decided about this call in time, so it was not approved."
+        answer: dict[str, dict[str, object]] = {
+            "reject": {"type": "reject", "message": text},
+            "respond": {"type": "respond", "message": text},
+        }
+        if row.kind == "client":
+            result = {"error": "The client has not sent a result of this call in time."}
+            answer["respond"] = {"type": "respond", "message": result}
+        allowed = row.allowed.split(",")
+        kind = next((kind for kind in answer if kind in allowed), None)
+        if kind is not None:
+            # At time 0 no claim has expired; claims do not matter for the call.
+            judgement = judge(_call_of(Wait.of(row, 0)), answer[kind])
+            self._write(connection, row, judgement, SYSTEM, "deadline")
+        else:  # a pause without calls: the run can go on, or end
+            self._queue.end_run(connection, row, SYSTEM)
 
     def audit(
         self,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast, get_args
+from functools import partial
+from math import isfinite
+from typing import Any, Literal, cast, get_args
+from uuid import uuid4
 
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
@@ -16,20 +19,22 @@ from sqlalchemy import bindparam, select, update
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review import without_marks
 from agent_factory.runtime import check_threads
-from agent_factory.service.arguments import check_choice
+from agent_factory.service.arguments import check_choice, check_name, modes_of, nodes_of
 from agent_factory.service.backend import Backend, Busy, RegisteredAgent, Waiting
 from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.jobs import MessageJob, UndoJob, read_job
 from agent_factory.service.message_serializer import dump
+from agent_factory.service.metrics import traceparent
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import STEER, can_be_steered
 from agent_factory.service.tables import runs, threads
-from agent_factory.service.thread_queue import BUSY
-from agent_factory.service.threads import insert_thread
+from agent_factory.service.thread_queue import BUSY, HIGHEST_PRIORITY
+from agent_factory.service.threads import check_thread_id, insert_thread, title_of
 from agent_factory.state import check_json, check_storable
 from agent_factory.types import Graph
 from agent_factory.upstream import RUN_ID, is_reserved
 
+_PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 _KNOWN = select(runs.c.run_id).where(runs.c.run_id == bindparam("id"))
 
 
@@ -83,6 +88,73 @@ def arrival_of(
     # No run is under way on a thread that waits.
     of_both = None if busy == STEER else busy
     return Arrival(busy_or_default, waiting or of_both or agent.waiting, by)
+
+
+def prepare(
+    backend: Backend,
+    agent: str,
+    *, thread: str | None = None, message: object = None, message_id: str | None = None,
+    checkpoint: str | None = None, tenant: str = "", by: str = "api", priority: int = 0,
+    busy: Busy | None = None, waiting: Waiting | None = None, delay: float | None = None,
+    context: Mapping[str, object] | None = None, config: RunnableConfig | None = None,
+    stream: Collection[str] | None = None, subgraphs: bool = True,
+    metadata: Mapping[str, object] | None = None,
+    interrupt_before: Collection[str] | Literal["*"] | None = None,
+    interrupt_after: Collection[str] | Literal["*"] | None = None,
+) -> tuple[MessageJob, Callable[[], bool]]:  # fmt: skip
+    """The job of a checked message, and the call that submits the job.
+
+    The arguments are those of `Service.submit`.
+
+    Raises:
+        NotFound: There is no such agent.
+        ArgumentError: An argument cannot be used.
+    """
+    check_name(by)
+    texts = {"thread": thread, "message_id": message_id, "tenant": tenant, "by": by}
+    for name, text in {**texts, "checkpoint": checkpoint}.items():
+        if not isinstance(text, str | None):
+            raise ArgumentError(name, f"must be a string, got {describe(text)}.")
+        check_json(name, text)
+    for name, part in {"context": context, "metadata": metadata}.items():
+        if not isinstance(part, Mapping | None):
+            raise ArgumentError(name, f"must be an object, got {describe(part)}.")
+        check_json(name, part and dict(part))
+    registration = backend.agent(agent)
+    arrival = arrival_of(registration, busy, waiting, by)
+    if priority not in _PRIORITIES:
+        raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
+    if delay is not None and not (isinstance(delay, int | float) and isfinite(delay)):
+        raise ArgumentError("delay", f"must be a number of seconds, got {describe(delay)}.")
+    check_thread_id(thread)
+    thread_id = thread or str(uuid4())
+    message_id = message_id or str(uuid4())
+    goes_on = message is None and (checkpoint is not None or thread is not None)
+    inputs = None if goes_on else as_input(message, message_id, registration.graph)
+    # As JSON, so that no two lists of names give one text. The id of a message comes from a
+    # client: an id that another client has used leads to no run of that client.
+    identity = json.dumps([tenant, thread_id, message_id, by])
+    settings = as_config(config, registration, of_client=False)
+    run_metadata = {**settings.pop("metadata", {}), **(metadata or {})}
+    job = MessageJob(
+        run=hashlib.sha256(identity.encode()).hexdigest()[:32],
+        thread=thread_id,
+        tenant=tenant,
+        agent=agent,
+        priority=priority,
+        input=as_text(inputs),
+        checkpoint=checkpoint,
+        context=None if context is None else dict(context),
+        config=settings,
+        stream=None if stream is None else sorted(modes_of(stream)),
+        subgraphs=subgraphs,
+        interrupt_before=nodes_of(registration.graph, "interrupt_before", interrupt_before),
+        interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
+        trace=traceparent(),
+        busy="steer" if arrival.busy == "steer" else busy,  # the run under way looks for it
+    )
+    title = None if inputs is None else title_of(inputs["messages"])
+    return job, partial(submit, backend, job, arrival, run_metadata, title, delay)
 
 
 def submit(
@@ -197,16 +269,16 @@ def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
     content = values.get("messages", message)
     try:
         messages = convert_to_messages(content if isinstance(content, list) else [content])
-    except (KeyError, NotImplementedError, TypeError, ValueError) as error:
-        # The class of LangChain's error depends on the wrong part of a message.
+        title_of(messages)  # reads parts that the caller may have set without a check
+        if messages and messages[-1].id is None:
+            # A copy: the message belongs to the caller.
+            messages[-1] = messages[-1].model_copy(update={"id": message_id})
+    except Exception as error:  # its class depends on the wrong part of a message
         raise ArgumentError(
             "message",
             f"must be a string, a message or a list of messages, got {describe(message)}.",
             "Pass message='...' or message={'messages': [...]}.",
         ) from error
-    if messages and messages[-1].id is None:
-        # A copy: the message belongs to the caller.
-        messages[-1] = messages[-1].model_copy(update={"id": message_id})
     inputs: dict[str, object] = without_marks({**values, "messages": messages})
     check_storable("message", inputs)
     # The queue, the title of the thread and the pages show a message before its run begins.
@@ -222,7 +294,7 @@ def as_text(inputs: Mapping[str, object] | None) -> str:
     """An input of the agent as text for a worker."""
     try:
         return b64encode(dump(inputs)).decode()
-    except TypeError as error:  # such as an object of a class that the serializer does not know
+    except Exception as error:  # such as of an object whose class the serializer does not know
         raise ArgumentError("message", f"cannot be stored: {error}.") from error
 
 
@@ -260,9 +332,11 @@ def as_config(
         ConfigNotAllowed: A part or a key may not be set.
         ArgumentError: A part has the wrong type, or a sync agent would have one thread.
     """
+    if not isinstance(config, Mapping | None):
+        raise ArgumentError("config", f"must be an object, got {describe(config)}.")
     absent: tuple[object, ...] = (None, [], (), {})
     parts: dict[str, Any] = {k: part for k, part in (config or {}).items() if part not in absent}
-    if others := sorted(parts.keys() - _PARTS):
+    if others := sorted(map(str, parts.keys() - _PARTS)):
         takes = f"It takes {', '.join(_PARTS)}."
         raise ConfigNotAllowed("config", f"cannot set {', '.join(others)} of a run.", takes)
     for name, part in parts.items():

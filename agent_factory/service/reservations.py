@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, update
 
 from agent_factory.service.database import Database
+from agent_factory.service.errors import DatabaseUnavailable
+from agent_factory.service.rows import logged
 from agent_factory.service.tables import AMOUNTS, ledger, reservations, workers
 
 _ROUNDING = 1e-12  # what adding up floats may leave of nothing, in US dollars
@@ -46,8 +48,12 @@ def expire_reservations(database: Database, *, skip_locked: bool = False) -> int
     """Give back reservations of calls that took too long, or whose worker is dead; count them.
 
     A call that ends later records its cost. With `skip_locked`, rows that another transaction has
-    locked are left out.
+    locked are left out. A row with a fault holds up no other row.
+
+    Raises:
+        DatabaseUnavailable: Without `skip_locked`, a row cannot be reached.
     """
+    passes = () if skip_locked else (DatabaseUnavailable,)
     # A process without a worker has no heartbeat: only the time limits its reservations.
     is_orphan = reservations.c.owner.is_not(None) & reservations.c.owner.not_in(
         select(workers.c.id)
@@ -58,11 +64,12 @@ def expire_reservations(database: Database, *, skip_locked: bool = False) -> int
     number = 0
     for row in rows:
         # A transaction for each row: two processes at once wait for each other only once.
-        with database.begin() as connection:
+        fault = logged("Reservation %s was not given back.", row.id, but=passes)
+        with fault, database.begin() as connection:
             if skip_locked and connection.execute(_UNLOCKED, {"id": row.id}).first() is None:
                 continue
-            number += 1
             amounts = end_reservation(connection, row.id)
             place = {"at_scope": row.scope, "at_per": row.per}
             connection.execute(_GIVEN_BACK, {**place, **amounts})
+            number += 1
     return number

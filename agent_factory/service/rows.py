@@ -1,13 +1,20 @@
-"""Rows: dataclasses and filters by the names of columns."""
+"""Rows: dataclasses and filters by the names of columns, and loops over rows with faults."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Row, Table
 
+from agent_factory.errors import ArgumentError
+from agent_factory.service.errors import DatabaseUnavailable, ServiceError
+
 T = TypeVar("T")
+logger = logging.getLogger("agent_factory.service")
 
 
 def read_row(kind: type[T], row: Row[Any], **computed: Any) -> T:
@@ -20,3 +27,20 @@ def read_row(kind: type[T], row: Row[Any], **computed: Any) -> T:
 def having(table: Table, **values: Any) -> list[ColumnElement[bool]]:
     """Conditions that columns of a table have some values; None stands for any value."""
     return [table.c[name] == value for name, value in values.items() if value is not None]
+
+
+@contextmanager
+def logged(text: str, *values: object, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Log an error as a text with values, and go on behind the block: with the next row of a loop.
+
+    Errors of the classes `but` are raised.
+    """
+    try:
+        yield
+    except but:
+        raise
+    except (ServiceError, ArgumentError) as error:  # such as of a busy thread: no code is at fault
+        passes = isinstance(error, DatabaseUnavailable)
+        logger.log(logging.WARNING if passes else logging.ERROR, f"{text} %s", *values, error)
+    except Exception:
+        logger.exception(text, *values)

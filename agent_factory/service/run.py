@@ -285,7 +285,9 @@ class Run:
         job, row, part = None, 0, -1
         if after is not None:
             # The id of a part names its job, which must not be one of another tenant's thread.
-            match = re.fullmatch(rf"({re.escape(self.thread_id)}/\d+):(\d+):(\d+)", after)
+            digits = r"(\d{1,18})"  # of 64 bits; the number of a job is text
+            pattern = rf"({re.escape(self.thread_id)}/\d{{1,30}}):{digits}:{digits}"
+            match = re.fullmatch(pattern, after)
             if match is None:
                 hint = "Pass the `id` of a part of this run's stream."
                 raise ArgumentError("after", f"is not the id of a part: {after!r}.", hint)

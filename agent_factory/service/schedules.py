@@ -6,12 +6,14 @@ has the name of an assistant, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
+from agent_factory.errors import ArgumentError
 from agent_factory.service.cron import next_time, zone_of
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
@@ -87,15 +89,14 @@ class Schedule:
 
     @classmethod
     def of(cls, cron: Cron) -> Schedule:
-        """The schedule of a row, which has a next time."""
+        """The schedule of a row."""
         message: dict[str, Any] = {"agent": cron.agent, "message": None, "thread": cron.thread_id}
         message |= {"tenant": cron.tenant, **cron.options}
         if cron.assistant:
             # Last, so that the metadata of a client cannot name another cron.
             metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
             message["metadata"] = {**metadata, CRON_KEY: cron.id}
-        assert cron.next_at is not None
-        return cls(cron.id, cron.schedule, cron.timezone, message, cron.next_at)
+        return cls(cron.id, cron.schedule, cron.timezone, message, cron.next_at or 0.0)
 
 
 class Schedules:
@@ -108,13 +109,17 @@ class Schedules:
         """Write a row, in place of a row with its id, and its next time.
 
         Raises:
-            ArgumentError: The expression or the time zone cannot be read, or a value is not JSON.
+            ArgumentError: The expression or the time zone cannot be read, there is no next time, or
+                a value is not JSON.
         """
         metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
         texts = {"name": cron.id, "thread": cron.thread_id, "tenant": cron.tenant}
         for argument, value in {**texts, **cron.options, "metadata": metadata}.items():
             check_json(argument, value)
         now = connection.execute(select(self._database.now)).scalar_one()
+        if cron.enabled and next_time(cron.schedule, zone_of(cron.timezone), now) is None:
+            hint = "Take '0 3 * * *', for example: at three every night."
+            raise ArgumentError(f"the cron expression {cron.schedule!r}", "has no next time.", hint)
         cron = replace(
             cron,
             created_at=cron.created_at or now,
@@ -143,5 +148,5 @@ class Schedules:
 def next_run(cron: Cron, now: float) -> float | None:
     """The next time of a cron after now; None at its end or later, or if it is disabled."""
     following = next_time(cron.schedule, zone_of(cron.timezone), now)
-    has_ended = cron.ends_at is not None and following >= cron.ends_at
-    return following if cron.enabled and not has_ended else None
+    ends_at = math.inf if cron.ends_at is None else cron.ends_at
+    return following if cron.enabled and following is not None and following < ends_at else None

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, get_args
-from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
@@ -23,10 +20,8 @@ from agent_factory.review import Decision, StandingApproval, StrandedThread, pen
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
     check_choice,
-    check_name,
     keys_of,
     modes_of,
-    nodes_of,
     seconds_of,
 )
 from agent_factory.service.assistants import Assistants
@@ -36,16 +31,7 @@ from agent_factory.service.crons import Crons
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox, Via
-from agent_factory.service.jobs import MessageJob
-from agent_factory.service.messages import (
-    arrival_of,
-    as_config,
-    as_input,
-    as_text,
-    check_busy,
-    submit,
-)
-from agent_factory.service.metrics import traceparent
+from agent_factory.service.messages import as_config, check_busy, prepare
 from agent_factory.service.notices import OnWait
 from agent_factory.service.operations import Operations
 from agent_factory.service.pace import Pace
@@ -53,20 +39,15 @@ from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of, whole_decision
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.scheduled_messages import ScheduledMessages
+from agent_factory.service.scheduled_messages import ScheduledMessages, check_cron
 from agent_factory.service.schedules import Cron, Schedule
 from agent_factory.service.service_threads import ServiceThreads
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads
-from agent_factory.service.thread_queue import HIGHEST_PRIORITY
-from agent_factory.service.threads import title_of
 from agent_factory.service.waits import Wait
-from agent_factory.state import check_json
 from agent_factory.types import Graph
 
 logger = logging.getLogger("agent_factory.service")
-
-_PRIORITIES = range(-HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
 
 
 class Service(Operations):
@@ -328,48 +309,16 @@ class Service(Operations):
             ThreadBusy: The thread is busy, and `busy` is "reject"; or waits, and `waiting` is.
             ArgumentError: An argument cannot be used.
         """
-        check_name(by)
-        texts = {"thread": thread, "message_id": message_id, "tenant": tenant, "by": by}
-        for name, text in texts.items():
-            check_json(name, text)
-        for name, part in {"context": context, "metadata": metadata}.items():
-            check_json(name, part and dict(part))
-        registration = self._backend.agent(agent)
-        arrival = arrival_of(registration, busy, waiting, by)
-        if priority not in _PRIORITIES:
-            raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
-        thread_id = thread or str(uuid4())
-        message_id = message_id or str(uuid4())
-        goes_on = message is None and (checkpoint is not None or thread is not None)
-        inputs = None if goes_on else as_input(message, message_id, registration.graph)
-        # As JSON, so that no two lists of names give one text. The id of a message comes from a
-        # client: an id that another client has used leads to no run of that client.
-        identity = json.dumps([tenant, thread_id, message_id, by])
-        run_id = hashlib.sha256(identity.encode()).hexdigest()[:32]
-        settings = as_config(config, registration, of_client=False)
-        run_metadata = {**settings.pop("metadata", {}), **(metadata or {})}
-        job = MessageJob(
-            run=run_id,
-            thread=thread_id,
-            tenant=tenant,
-            agent=agent,
-            priority=priority,
-            input=as_text(inputs),
-            checkpoint=checkpoint,
-            context=None if context is None else dict(context),
-            config=settings,
-            stream=None if stream is None else sorted(modes_of(stream)),
-            subgraphs=subgraphs,
-            interrupt_before=nodes_of(registration.graph, "interrupt_before", interrupt_before),
-            interrupt_after=nodes_of(registration.graph, "interrupt_after", interrupt_after),
-            trace=traceparent(),
-            busy="steer" if arrival.busy == "steer" else busy,  # the run under way looks for it
-        )
-        title = None if inputs is None else title_of(inputs["messages"])
-        work = partial(submit, self._backend, job, arrival, run_metadata, title, delay)
-        before = self._backend.signals.moment("ends", run_id)
+        job, work = prepare(
+            self._backend, agent, thread=thread, message=message, checkpoint=checkpoint,
+            message_id=message_id, tenant=tenant, priority=priority, busy=busy, waiting=waiting,
+            by=by, context=context, config=config, stream=stream, subgraphs=subgraphs,
+            metadata=metadata, interrupt_before=interrupt_before, interrupt_after=interrupt_after,
+            delay=delay,
+        )  # fmt: skip
+        before = self._backend.signals.moment("ends", job.run)
         is_new = self._backend.call(work)
-        return Run(self._backend, run_id, thread_id, before if is_new else None)
+        return Run(self._backend, job.run, job.thread, before if is_new else None)
 
     def run(self, run_id: str, *, tenant: str | None = None) -> Run:
         """A run by its id, from any process.
@@ -595,11 +544,12 @@ class Service(Operations):
 
         Raises:
             NotFound: There is no such agent.
-            ArgumentError: The cron expression or the time zone cannot be read.
+            ArgumentError: The cron expression or the time zone cannot be read, or `submit` would
+                refuse an argument.
         """
-        self._backend.agent(agent)
         options["message"] = message
         row = Cron(name, tenant, agent, "", thread, cron, timezone, options=options)
+        check_cron(self._backend, row)
         with self._backend.database.begin() as connection:
             self._backend.schedules.write(connection, row)
 

@@ -36,7 +36,7 @@ from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import Lease, first_number, take_lease
 from agent_factory.service.metadata_search import has_metadata
-from agent_factory.service.rows import read_row
+from agent_factory.service.rows import having, read_row
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import (
     approvals,
@@ -140,6 +140,13 @@ def title_of(messages: Iterable[BaseMessage]) -> str | None:
     return shorten(next(texts, ""), 80, placeholder="…") or None
 
 
+def check_thread_id(thread: str | None) -> None:
+    """Raise ArgumentError if an id of a thread is too long."""
+    if thread is not None and len(thread) > _LONGEST_ID:
+        reason = f"must have at most {_LONGEST_ID} characters, got {len(thread)}."
+        raise ArgumentError("thread", reason)
+
+
 def insert_thread(
     connection: Connection,
     backend: Backend,
@@ -151,10 +158,7 @@ def insert_thread(
     epoch: int | None = None,
 ) -> Row[Any]:
     """The row of a thread, locked; a missing thread is created with these arguments."""
-    if len(thread) > _LONGEST_ID:
-        raise ArgumentError(
-            "thread", f"must have at most {_LONGEST_ID} characters, got {len(thread)}."
-        )
+    check_thread_id(thread)
     new = {
         "thread_id": thread,
         "tenant": tenant,
@@ -341,8 +345,9 @@ def delete_thread(
         if row.status in BUSY:
             backend.queue.end_runs(connection, row, by)
         backend.queue.record(connection, row, by, "delete")
-        of_crons = (schedules.c.thread_id == thread) & (schedules.c.assistant != "")
-        connection.execute(delete(schedules).where(of_crons))
+        # The other rows are schedules of the product, which create the thread again.
+        of_crons = having(schedules, thread_id=thread, tenant=row.tenant)
+        connection.execute(delete(schedules).where(schedules.c.assistant != "", *of_crons))
         for table in (runs, waits, questions, background_jobs, threads):
             connection.execute(delete(table).where(table.c.thread_id == thread))
     return True

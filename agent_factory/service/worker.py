@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from contextvars import Context
+from functools import partial
 from threading import Condition, Event, Thread
 from uuid import uuid4
 
@@ -30,7 +31,6 @@ logger = logging.getLogger("agent_factory.service")
 
 _AT_ONCE = 50  # jobs of one claim: the event loop has other runs meanwhile
 _HOUR = 3600.0
-_DEADLINES = 50  # decisions between two checks whether the worker has to stop
 
 
 class Worker:
@@ -305,9 +305,27 @@ class Worker:
                     self._backend.log.forget()
 
     def look_after(self) -> None:
-        """Take over jobs of dead workers, and carry out deadlines and schedules."""
-        database, queue = self._backend.database, self._backend.queue
-        dead = self.dead_workers()
+        """Take over jobs of dead workers, and carry out deadlines and schedules.
+
+        A fault of one part is logged, and the other parts are carried out.
+        """
+        late = {name: agent.review_within or 0.0 for name, agent in self._backend.agents.items()}
+        parts: dict[str, Callable[[], object]] = {
+            "take over runs": self._take_over,
+            "begin lost jobs again": self._begin_lost_jobs,
+            "report lost jobs": partial(report_lost_jobs, self._backend),
+            "end old reservations": partial(
+                expire_reservations, self._backend.database, skip_locked=True
+            ),
+            "submit messages of schedules": self._submit_due,
+            "decide at deadlines": partial(Inbox(self._backend).expire, late, self._stop.is_set),
+        }
+        for name, carry_out in parts.items():
+            with _logged(f"Worker %s could not {name}.", self):
+                carry_out()
+
+    def _take_over(self) -> None:
+        database, dead = self._backend.database, self.dead_workers()
         if dead:
             # A process that was stopped during a sign of life holds the lock of its row.
             free = select(workers.c.id).where(workers.c.id.in_(dead))
@@ -316,9 +334,11 @@ class Worker:
                 connection.execute(delete(workers).where(workers.c.id.in_(ids)))
             for worker in ids:
                 logger.warning("Worker %s gave no sign of life; its runs are taken over.", worker)
-        if jobs := queue.take_over(dead):
+        if jobs := self._backend.queue.take_over(dead):
             logger.warning("Took over %d runs of workers that have died.", jobs)
             self._backend.metrics.taken_over(jobs)
+
+    def _begin_lost_jobs(self) -> None:
         is_leaving = self._stop.is_set() or self._drain.is_set()
         for job in [] if is_leaving else take_lost_jobs(self._backend, self.id, self._slots):
             logger.warning("Job %s of a worker that has ended begins again.", job.call["id"])
@@ -326,15 +346,6 @@ class Worker:
                 self._loop.call_soon_threadsafe(job.begin)
             else:
                 job.begin()
-        if number := report_lost_jobs(self._backend):
-            logger.warning("%d background jobs of workers that have ended are lost.", number)
-        expire_reservations(database, skip_locked=True)
-        self._submit_due()
-        agents = self._backend.agents.values()
-        late = {agent.name: agent.review_within or 0.0 for agent in agents}
-        inbox = Inbox(self._backend)
-        while not self._stop.is_set() and inbox.expire(late, most=_DEADLINES) == _DEADLINES:
-            pass
 
     def dead_workers(self) -> list[str]:
         """Workers with an old beat, or with a beat that has not changed for as long."""

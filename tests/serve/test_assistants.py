@@ -287,6 +287,7 @@ def test_crons_are_found_and_counted(client: Any) -> None:
 
 
 END = "end_time must be a time"
+WRONG_MESSAGE = {"role": "assistant", "content": "", "tool_calls": "y"}
 
 
 @each(
@@ -297,6 +298,10 @@ END = "end_time must be a time"
         ({"schedule": NIGHT, "timezone": "Mars/Olympus"}, "is not known"),
         ({"schedule": NIGHT, "timezone": "Europe"}, "is not known"),
         ({"schedule": NIGHT, "input": {"mesages": []}}, "Did you mean 'messages'"),
+        (
+            {"schedule": NIGHT, "input": {"messages": [WRONG_MESSAGE]}},
+            "input: must be a string, a message or a list of messages",
+        ),
         ({"schedule": NIGHT, "config": {"configurable": {"x": 1}}}, "a client may not set 'x'"),
         ({"schedule": NIGHT, "webhook": "https://example.com"}, "webhook: this server sends none"),
         # In UTC, these are in another year than Python has, the last one when it is rounded.
@@ -345,8 +350,8 @@ def test_a_cron_that_cannot_run_lets_others_run(
     cron = service.crons().create(
         NIGHT, agent="echo", assistant=assistant.id, options={"message": "Hi"}, by="ann"
     )
+    fire(service, cron.id)
     service.assistants().delete(assistant.id)
     with caplog.at_level(logging.ERROR, "agent_factory.service"):
-        fire(service, cron.id)
         until(lambda: f"Schedule {cron.id} was not carried out" in caplog.text)
     service.crons().delete(cron.id)

@@ -485,8 +485,9 @@ def test_tenants_have_stores_of_their_own(service: Service) -> None:
             other.runs.join_stream,
             lambda thread, _, **at: other.threads.join_stream(thread, **at),
         ):
-            with pytest.raises(REFUSED, match="is not of an event of this thread"):
-                next(join(mine, own, last_event_id=f"{thread}/00000001:0:0"))
+            for wrong in (f"{thread}/00000001:0:0", f"{mine}/1:{'9' * 5000}:0"):
+                with pytest.raises(REFUSED, match="is not of an event of this thread"):
+                    next(join(mine, own, last_event_id=wrong))
 
 
 def test_a_stream_of_a_thread_ends_with_the_thread(client: Any, url: str, thread: str) -> None:

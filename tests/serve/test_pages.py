@@ -192,6 +192,7 @@ def test_decisions_that_cannot_be_made(desk: Desk) -> None:
     for place, fields, text in (
         (path, {"decision": "respond", "message": " "}, "Write the answer first."),
         (path, {"decision": "remember", "seconds": "long"}, "Say for how long."),
+        (path, {"decision": "remember", "seconds": "9" * 5000}, "Say for how long."),
         (path, {"decision": "shrug"}, "decision must be one of approve, edit, reject, respond."),
         ("/inbox/decisions", {"decision": "respond"}, "decision must be approve or reject."),
         ("/inbox/decisions", {"decision": "approve"}, "Choose at least one call."),

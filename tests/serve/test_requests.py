@@ -198,6 +198,7 @@ WRONG = [
     ({"input": HI, "config": {"configurable": []  , "callbacks": ["x"]}}, "cannot set callbacks"),
     ({"input": HI, "config": {"max_concurrency": 1}}, "max_concurrency: is 1, and a sync stream"),
     ({"input": {"messages": 3}}, 'Send input: {"messages": '),
+    ({"input": {"role": "assistant", "content": "", "tool_calls": "y"}}, "Send input: "),
     ({"input": {"mesages": []}}, "Did you mean 'messages'"),
     ({"input": {}}, "input is empty"),
     ({}, "input is missing"),

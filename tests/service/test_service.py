@@ -197,8 +197,9 @@ def test_a_stream_is_read_from_its_beginning_or_joined_again(service: Service, t
     assert [*service.run(run.id).stream(timeout=WAIT)] == parts
     for at, part in enumerate(parts):
         assert [*run.stream(after=part["id"], timeout=WAIT)] == parts[at + 1 :]
-    with pytest.raises(ArgumentError, match="is not the id of a part: 'here'"):
-        next(run.stream(after="here"))
+    for wrong in ("here", *(f"{thread}/1:{'9' * digits}:0" for digits in (19, 5000))):
+        with pytest.raises(ArgumentError, match=f"is not the id of a part: '{wrong}'"):
+            next(run.stream(after=wrong))
 
 
 def test_a_first_event_waits_for_no_other(database: Database) -> None:

@@ -49,7 +49,9 @@ JSON_WAYS: dict[str, tuple[Way, str]] = {
     "config": (submits(config=lambda v: {"configurable": {"k": v}}), "config.configurable.k"),
     "config metadata": (submits(config=lambda v: {"metadata": {"k": v}}), "config.metadata.k"),
     "schedule": (
-        lambda s, v: s.schedule("nightly", "0 3 * * *", agent="desk", message={"k": v}),
+        lambda s, v: s.schedule(
+            "nightly", "0 3 * * *", agent="desk", message={"messages": ["Hi"], "k": v}
+        ),
         "message.k",
     ),
     "create": (lambda s, v: s.threads.create("new", metadata={"k": v}), "metadata.k"),

@@ -51,6 +51,7 @@ from starlette.responses import Response
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.serve.a2a.messages import ID_PREFIX, to_decisions, to_langchain
 from agent_factory.serve.a2a.tasks import ENDED, STATES, Event, events_of, task_of
+from agent_factory.serve.body import whole_number
 from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.exchange import Exchange
 from agent_factory.service import NotFound, Service, ThreadBusy
@@ -172,19 +173,20 @@ class _Handler(RequestHandler):
                 raise UnsupportedOperationError(text)
             validate_page_size(size)
             validate_history_length(params)
-            if not (params.page_token or "0").isdecimal():
+            if (start := whole_number(params.page_token or "0")) is None:
                 raise InvalidParamsError("pageToken must be the nextPageToken of another page.")
-            return await run_in_threadpool(self._tasks, request, params, size)
+            return await run_in_threadpool(self._tasks, request, params, start, size)
 
-    def _tasks(self, request: Request, params: ListTasksRequest, size: int) -> ListTasksResponse:
+    def _tasks(
+        self, request: Request, params: ListTasksRequest, start: int, size: int
+    ) -> ListTasksResponse:
         filters: dict[str, Any] = {
             "tenant": request.state.principal.tenant,
             "agent": request.path_params["agent"],
         }
         if params.status:
             filters["status"] = [name for name, state in STATES.items() if state == params.status]
-        start, thread = int(params.page_token or "0"), params.context_id or None
-        threads = self._service.threads
+        thread, threads = params.context_id or None, self._service.threads
         total, end = threads.count_runs(thread, **filters), start + size
         # An unknown context has no tasks; its thread would be NotFound.
         runs = threads.runs(thread, **filters, limit=size, offset=start) if total else []

@@ -11,7 +11,12 @@ from starlette.responses import Response
 from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.json_response import JsonResponse, search_response, time_text
 from agent_factory.serve.langgraph.requests import CronChange, CronSearch, NewCron, RunSettings
-from agent_factory.serve.langgraph.start import check_strategy, checked_input, run_options
+from agent_factory.serve.langgraph.start import (
+    check_strategy,
+    checked_input,
+    naming_input,
+    run_options,
+)
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Assistant, Cron, Crons, Service
 
@@ -30,21 +35,22 @@ class CronRoutes(Endpoints):
         """Create a cron: a run that begins again and again."""
         thread = self._thread(request).id if "thread" in request.path_params else None
         assistant = self._assistant(request, body.assistant_id)
-        created = self._of(request).create(
-            body.schedule,
-            agent=assistant.agent,
-            assistant=assistant.id,
-            options=self._options(body, assistant),
-            by=request.state.principal.name,
-            thread=thread,
-            timezone=body.timezone,
-            ends_at=_seconds(body.end_time),
-            enabled=body.enabled,
-            keeps_threads=body.on_run_completed == "keep",
-            # The original, for `payload` and for checks of changes.
-            request=body.model_dump(mode="json", exclude_unset=True),
-            metadata=body.metadata,
-        )
+        with naming_input():
+            created = self._of(request).create(
+                body.schedule,
+                agent=assistant.agent,
+                assistant=assistant.id,
+                options=self._options(body, assistant),
+                by=request.state.principal.name,
+                thread=thread,
+                timezone=body.timezone,
+                ends_at=_seconds(body.end_time),
+                enabled=body.enabled,
+                keeps_threads=body.on_run_completed == "keep",
+                # The original, for `payload` and for checks of changes.
+                request=body.model_dump(mode="json", exclude_unset=True),
+                metadata=body.metadata,
+            )
         return JsonResponse(_shown(created))
 
     def get(self, request: Request) -> JsonResponse:
@@ -72,16 +78,17 @@ class CronRoutes(Endpoints):
         changed = options.keys() & {_OPTIONS.get(field, field) for field in sent}
         names = sent.keys() & {"schedule", "timezone", "enabled", "metadata"}
         values: dict[str, Any] = {
-            # Code may have created the cron, with other options.
-            "options": {**cron.options, **{name: options[name] for name in changed}},
             "request": {**cron.request, **sent},
             **{name: sent[name] for name in names},
         }
+        if changed:  # code may have created the cron, with other options
+            values["options"] = {**cron.options, **{name: options[name] for name in changed}}
         if "on_run_completed" in sent:
             values["keeps_threads"] = whole.on_run_completed == "keep"
         if "end_time" in sent:
             values["ends_at"] = _seconds(body.end_time)
-        return JsonResponse(_shown(crons.change(id, **values)))
+        with naming_input():
+            return JsonResponse(_shown(crons.change(id, **values)))
 
     def delete(self, request: Request) -> Response:
         """Delete a cron."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -61,10 +62,19 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
         if waits:
             return exchange.answer(None, stream=options["stream"])
     try:
-        return exchange.send(message, checkpoint=body.place, delay=body.after_seconds, **options)
+        place, delay = body.place, body.after_seconds
+        with naming_input():
+            return exchange.send(message, checkpoint=place, delay=delay, **options)
     except ThreadBusy as error:
         hint = 'Send it when the run has ended, or with multitask_strategy "enqueue".'
         raise ThreadBusy(error.subject, error.reason, hint) from error
+
+
+@contextmanager
+def naming_input() -> Iterator[None]:
+    """Raise HTTPException (422) about `input` for an ArgumentError about a message."""
+    try:
+        yield
     except ArgumentError as error:
         if error.subject != "message":
             raise

@@ -168,7 +168,8 @@ def last_event_id(request: Request, thread: str) -> str | None:
         HTTPException: 422 for an id of another thread.
     """
     after: str | None = request.headers.get("last-event-id")
-    if after in (None, "-1") or re.fullmatch(rf"{re.escape(thread)}/\d+:\d+:\d+", str(after)):
+    place = rf"{re.escape(thread)}/\d{{1,30}}(:\d{{1,18}}){{2}}"  # rows have 64 bits
+    if after in (None, "-1") or re.fullmatch(place, str(after)):
         return after
     raise HTTPException(422, f"Last-Event-ID is not of an event of this thread: {after!r}.")
 

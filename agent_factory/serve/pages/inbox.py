@@ -16,7 +16,7 @@ from agent_factory.errors import AgentFactoryError, ArgumentError
 from agent_factory.factory import topology_of
 from agent_factory.guarantees import undecided_calls
 from agent_factory.review import ReviewError, policy_table
-from agent_factory.serve.body import number
+from agent_factory.serve.body import number, whole_number
 from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.errors import status_of
 from agent_factory.serve.exchange import check_agent
@@ -130,10 +130,10 @@ class InboxPages(Endpoints):
         options: dict[str, object] = {"message": message, "args": args}
         options["digest"] = str(form.get("digest", "")) or None
         if kind == "remember":  # an approval of later calls, too
-            kind, seconds = "approve", str(form.get("seconds", ""))
-            if not seconds.isdecimal():
+            kind, seconds = "approve", whole_number(str(form.get("seconds", "")))
+            if seconds is None:
                 return self._page(request, problem="Say for how long.")
-            remember: dict[str, object] = {"seconds": int(seconds)}
+            remember: dict[str, object] = {"seconds": seconds}
             if form.get("calls") == "any":
                 remember["when"] = {}
             if form.get("thread") == "1":
