@@ -61,7 +61,8 @@ def check_cron(backend: Backend, cron: Cron) -> None:
     if others := sorted(map(str, cron.options.keys() - {*_OPTIONS})):
         reason = f"has {', '.join(others)}, which a schedule does not take."
         raise ArgumentError("options", reason, f"It takes {', '.join(_OPTIONS)}.")
-    check_json("name", cron.id)
+    for argument, value in {"name": cron.id, **cron.options}.items():
+        check_json(argument, value)
     for name in ("config", "context", "metadata"):
         if not isinstance(cron.options.get(name), Mapping | None):
             reason = f"must be an object, got {describe(cron.options[name])}."
