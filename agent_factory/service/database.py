@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property, partial
+from pathlib import Path
 from threading import Event, Lock, local
+from time import monotonic
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -43,6 +48,8 @@ from agent_factory.service.migrations.upgrade import Upgrade, create_tables, tak
 from agent_factory.service.tables import clock
 from agent_factory.service.versions import check_versions
 
+logger = logging.getLogger("agent_factory.service")
+
 T = TypeVar("T")
 
 RETRY_SECONDS = 600.0
@@ -51,11 +58,21 @@ RETRY_SECONDS = 600.0
 _LOCK_SECONDS = 30
 """Seconds for which a transaction of SQLite waits for a transaction of another process."""
 
+_WAIT_SECONDS = 5
+"""Seconds of such a wait before the process that holds the lock is looked at."""
+
+_WRITER_BYTE = "120"
+
 _MOST_BLOCKS = 32
 _TURN_SECONDS = 1.0
 
 _PASSING = ("locked", "busy", "disk I/O", "disk is full")
 """Words of SQLite's errors that pass: another process ends, or the disk comes back."""
+
+_PASSING_KINDS = {
+    "psycopg.OperationalError",
+    "psycopg.errors.IdleInTransactionSessionTimeout",  # this process was frozen
+}
 
 _WRONG_VALUES = {"builtins.OverflowError", "builtins.UnicodeEncodeError", "psycopg.DataError"}
 
@@ -65,6 +82,23 @@ _TOO_MUCH = ("number of parameters must be", "too many SQL variables")
 # A transaction that reads first and writes later could find its snapshot outdated.
 _WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
 _READS = {"agent_factory_begins": "BEGIN"}
+
+# A frozen process keeps its locks as long as its session lives, and a network that is cut lets a
+# process wait for hours.
+_LIMITS = {
+    "idle_in_transaction_session_timeout": 5_000,  # in milliseconds, as the two below
+    "lock_timeout": 10_000,
+    "tcp_user_timeout": 10_000,  # of a process that does not read its rows
+}
+_OF_TRANSACTION = "".join(f"SET LOCAL {name} = {value};" for name, value in _LIMITS.items())
+_OF_SESSION = _OF_TRANSACTION.replace(" LOCAL", "")
+_KEEPALIVES = {
+    "connect_timeout": 10,  # in seconds, as the next two
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # in milliseconds
+}
 
 
 class Database:
@@ -96,18 +130,24 @@ class Database:
         check_versions(sqlite=self.is_sqlite)
         if self.is_sqlite:
             # A connection of the pool is used by one thread after the other.
-            arguments: dict[str, object] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
+            arguments: dict[str, object] = {"timeout": _WAIT_SECONDS, "check_same_thread": False}
         else:
-            arguments = {"application_name": "agent_factory"}
+            arguments = {"application_name": "agent_factory", **self.keepalives}
             if direct_url is not None:
                 # PgBouncer in transaction mode loses prepared statements.
                 arguments["prepare_threshold"] = None
         self.engine: Engine = create_engine(self.url, connect_args=arguments, **options)
+        writes: dict[str, str] = {}
         if self.is_sqlite:
             event.listen(self.engine, "connect", set_up_sqlite)
-            event.listen(self.engine, "begin", begin_sqlite)
+            writes = _WRITES
+        elif direct_url is None:
+            event.listen(self.engine, "connect", set_up_postgres)
+        else:  # sessions belong to PgBouncer
+            writes = {"agent_factory_begins": _OF_TRANSACTION}
+        event.listen(self.engine, "begin", begin_by_options)
         # The same pool of connections. Options of a connection cost more than those of an engine.
-        writing = self.engine.execution_options(**_WRITES)
+        writing = self.engine.execution_options(**writes)
         # In Postgres each statement sees earlier commits, also within a transaction: its begin and
         # its end would only cost two more round trips.
         reads = _READS if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
@@ -128,6 +168,12 @@ class Database:
     def direct_url(self) -> str:
         """The URL for the driver alone."""
         return self._direct_url or self.url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+    @property
+    def keepalives(self) -> dict[str, object]:
+        """Arguments of a connection of Postgres that notices a cut network, unless in the URL."""
+        chosen = make_url(self.url).query
+        return {name: value for name, value in _KEEPALIVES.items() if name not in chosen}
 
     def set_up(self) -> None:
         """Create missing tables, once, before the first transaction; after an error, again."""
@@ -397,7 +443,7 @@ def explained() -> Iterator[None]:
         if isinstance(cause, sqlite3.OperationalError):
             passes = any(word in str(cause) for word in _PASSING)
         else:
-            passes = isinstance(error, PoolTimeout) or "psycopg.OperationalError" in kinds
+            passes = isinstance(error, PoolTimeout) or not kinds.isdisjoint(_PASSING_KINDS)
         if not passes:
             raise
         raise DatabaseUnavailable("the database", f"is not available: {error}") from error
@@ -481,12 +527,49 @@ def _attempts(retry: retry_base, seconds: float = _LOCK_SECONDS) -> Retrying:
     )
 
 
-def begin_sqlite(connection: Connection) -> None:
+def set_up_postgres(connection: Any, _: object) -> None:
+    """Limit how long a session of the driver holds and awaits locks."""
+    connection.execute(_OF_SESSION)
+    connection.commit()
+
+
+def begin_by_options(connection: Connection) -> None:
     """Begin a transaction by its options."""
     begins = connection.get_execution_options().get("agent_factory_begins")
-    if begins is not None:
-        # By the driver: SQLAlchemy takes longer than SQLite.
-        driver_connection(connection).execute(begins)
+    if begins is None:
+        return
+    driver = driver_connection(connection)
+    waits = monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            driver.execute(begins)  # by the driver: SQLAlchemy takes longer than SQLite
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or monotonic() > waits:
+                raise
+            wake_writer(connection.engine.url.database)
+
+
+def wake_writer(path: str | None) -> None:
+    """Let a process go on that was stopped by a signal while it writes to a file of SQLite.
+
+    Only its own end would free the lock of the file. Without /proc, it stays stopped.
+    """
+    with suppress(OSError):
+        file = os.stat(f"{path}-shm").st_ino
+        for line in Path("/proc/locks").read_text().splitlines():
+            # Such as "7: POSIX ADVISORY WRITE 4711 00:2a:1093 120 120": 120 is SQLite's byte for
+            # the writer of a log.
+            _, *_, process, place, start, _ = line.split()
+            if place.endswith(f":{file}") and start == _WRITER_BYTE and _is_stopped(int(process)):
+                logger.warning("Process %s was stopped while it writes; it goes on.", process)
+                os.kill(int(process), signal.SIGCONT)
+
+
+def _is_stopped(process: int) -> bool:
+    """True for a process that a signal has stopped; False for other ones, and while debugged."""
+    state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "T"
 
 
 def number_of(name: str) -> int:

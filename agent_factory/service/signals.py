@@ -176,7 +176,8 @@ class Signals:
         while not self._stop.is_set():
             try:
                 # To listen takes a session: PgBouncer in transaction mode would end it.
-                with psycopg.connect(self._database.direct_url, autocommit=True) as connection:
+                url, options = self._database.direct_url, self._database.keepalives
+                with psycopg.connect(url, autocommit=True, **options) as connection:
                     for channel in _CHANNELS:
                         connection.execute(f"listen {channel}")
                     # Earlier signals are unknown here.

@@ -79,7 +79,8 @@ threads = Table(
     Column("error", Text),
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
-    Column("due", Float),  # when its job may begin; none without a job
+    Column("due", Float),  # not before, of its job; none for at once, whatever the clock says
+    Column("turn", BigInteger),  # of its job: the seq of its run, so that older messages are first
     Column("priority", Integer, nullable=False, server_default="0"),  # of its job
     Index("service_threads_tenant", "tenant", "updated_at"),
     Index("service_threads_status", "status"),
@@ -89,7 +90,7 @@ _partial_index(
     "service_threads_due",
     threads.c.status == "queued",
     threads.c.priority.desc(),
-    threads.c.due,
+    threads.c.turn,
 )
 
 waits = Table(

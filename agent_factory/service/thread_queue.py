@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -68,7 +68,7 @@ _IS_QUEUED = (threads.c.status == "queued") & threads.c.agent.in_(
 )
 _IS_LIMITED = select(limits.c.tenant).where(limits.c.tenant == threads.c.tenant).exists()
 _HAS_LIMIT = select(limits.c.tenant).where(limits.c.tenant == bindparam("its_tenant")).exists()
-_IS_DUE = threads.c.due <= clock()
+_IS_DUE = func.coalesce(threads.c.due, 0.0) <= clock()
 _LOOK = select(
     func.count().filter(_IS_DUE).label("due"),
     (func.min(threads.c.due).filter(~_IS_DUE) - clock()).label("delay"),
@@ -81,7 +81,7 @@ _DUE = (
         threads.c.tenant.not_in(bindparam("full", expanding=True)),
         threads.c.thread_id.not_in(bindparam("taken", expanding=True)),
     )
-    .order_by(threads.c.priority.desc(), threads.c.due)
+    .order_by(threads.c.priority.desc(), threads.c.turn)
     .limit(bindparam("most"))
     # Without threads that another worker takes now.
     .with_for_update(skip_locked=True, of=threads)
@@ -113,7 +113,8 @@ _NEXT = (
         run=bindparam("its_run"),
         agent=bindparam("its_agent"),
         priority=bindparam("its_priority"),
-        due=func.coalesce(bindparam("begins_at", type_=threads.c.due.type), clock()),
+        due=bindparam("begins_at", type_=threads.c.due.type),
+        turn=select(runs.c.seq).where(runs.c.run_id == bindparam("its_run")).scalar_subquery(),
     )
 )
 _QUEUE = _NEXT.values(status="queued", updated_at=clock()).returning(threads.c.jobs)
@@ -191,6 +192,20 @@ class Claim:
         work = read_job(self.run.decision or self.run.payload)
         assert work is not None  # only the rows of runs may be empty
         return work
+
+
+class Claims(NamedTuple):
+    """Jobs that a worker has taken.
+
+    Args:
+        taken: The jobs.
+        may_be_more: Whether more may be due: the most were taken, or a tenant has a limit.
+        is_contended: Whether another worker counts the jobs of a tenant with a limit now.
+    """
+
+    taken: list[Claim]
+    may_be_more: bool
+    is_contended: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -292,29 +307,21 @@ class ThreadQueue:
             due, delay = connection.execute(_LOOK, {"agents": [*agents]}).one()
         return due > 0, math.inf if delay is None else max(0.0, delay)
 
-    def claim(self, worker: str, agents: Collection[str], most: int) -> tuple[list[Claim], bool]:
-        """Take jobs that are due, the most urgent first, and then by their time.
-
-        Returns:
-            The jobs, and whether more may be due: `most` were taken, or a tenant has a limit.
-        """
+    def claim(self, worker: str, agents: Collection[str], most: int) -> Claims:
+        """Take at most so many due jobs, the most urgent first, and then the oldest messages."""
         with self._database.begin() as connection:
-            ids, may_be_more = self._choose(connection, agents, most)
-            if not ids:
-                return [], may_be_more
-            taken = connection.execute(_TAKE, {"ids": ids, "worker": worker})
-            leases = {row.run: (Lease(row.thread_id, row.epoch), row.plan) for row in taken}
-            begun = connection.execute(_BEGIN, {"ids": [*leases]}).all()
-        return [Claim(*leases[run.run_id], run) for run in begun], may_be_more
+            ids, room = self._choose(connection, agents, most)
+            may_be_more, is_contended = len(ids) == most or bool(room), None in room.values()
+            return Claims(self._take(connection, worker, ids), may_be_more, is_contended)
 
     def _choose(
         self, connection: Connection, agents: Collection[str], most: int
-    ) -> tuple[list[str], bool]:
-        """The next threads, within the limits of their tenants; arguments and result of `claim`."""
+    ) -> tuple[list[str], dict[str, int | None]]:
+        """The next threads, and the room of tenants with limits, as `_room`."""
         ids: list[str] = []
-        room: dict[str, int] = {}
+        room: dict[str, int | None] = {}
         while len(ids) < most:
-            full = [tenant for tenant, number in room.items() if number <= 0]
+            full = [tenant for tenant, number in room.items() if not number]
             rest = most - len(ids)
             place = {"agents": [*agents], "full": full, "taken": ids, "most": rest}
             rows = connection.execute(_DUE, place).all()
@@ -322,13 +329,23 @@ class ThreadQueue:
                 if row.is_limited:
                     if row.tenant not in room:
                         room[row.tenant] = self._room(connection, row.tenant)
-                    room[row.tenant] -= 1
-                    if room[row.tenant] < 0:
+                    number = room[row.tenant]
+                    if not number:
                         continue
+                    room[row.tenant] = number - 1
                 ids.append(row.thread_id)
             if len(rows) < rest or not room:
                 break
-        return ids, len(ids) == most or bool(room)
+        return ids, room
+
+    def _take(self, connection: Connection, worker: str, ids: Sequence[str]) -> list[Claim]:
+        """Take the jobs of locked threads."""
+        if not ids:
+            return []
+        taken = connection.execute(_TAKE, {"ids": ids, "worker": worker})
+        leases = {row.run: (Lease(row.thread_id, row.epoch), row.plan) for row in taken}
+        begun = connection.execute(_BEGIN, {"ids": [*leases]}).all()
+        return [Claim(*leases[run.run_id], run) for run in begun]
 
     def lock_claim(self, connection: Connection, claim: Claim) -> Row[Any]:
         """The row of a claim's run, with its thread locked; LeaseLost without the job.
@@ -387,10 +404,12 @@ class ThreadQueue:
             self._signals.send(connection, {"jobs": ()})
         return len(ids)
 
-    def _room(self, connection: Connection, tenant: str) -> int:
-        """Number of jobs of a tenant that may begin now. Other workers wait for the lock."""
-        query = select(limits).where(limits.c.tenant == tenant).with_for_update()
-        limit = connection.execute(query).one()
+    def _room(self, connection: Connection, tenant: str) -> int | None:
+        """Number of jobs of a tenant that may begin now; None while another worker counts."""
+        query = select(limits).where(limits.c.tenant == tenant).with_for_update(skip_locked=True)
+        limit = connection.execute(query).first()
+        if limit is None:
+            return None
         room = []
         if limit.concurrency is not None:
             busy = select(func.count()).where(
@@ -402,7 +421,7 @@ class ThreadQueue:
                 runs.c.tenant == tenant, runs.c.started_at > self._database.now - _MINUTE
             )
             room.append(limit.per_minute - connection.execute(begun).scalar_one())
-        return min(room, default=HIGHEST_PRIORITY)
+        return max(0, min(room, default=HIGHEST_PRIORITY))
 
     def settle(
         self,

@@ -29,6 +29,7 @@ from agent_factory.service.thread_queue import Claim, Slot
 
 logger = logging.getLogger("agent_factory.service")
 
+_CONTENDED = 0.05  # until the worker that counts the jobs of a tenant has taken its own
 _AT_ONCE = 50  # jobs of one claim: the event loop has other runs meanwhile
 _HOUR = 3600.0
 
@@ -197,11 +198,13 @@ class Worker:
         if room <= 0:
             return self._pace.look
         with self._keeping_track():
-            claims, needs_room = queue.claim(self.id, agents, room)
+            claims, needs_room, is_contended = queue.claim(self.id, agents, room)
             self._may_be_due = len(claims) == room
             for claim in claims:
                 self._begin(claim)
             self._needs_room = needs_room
+        if is_contended:
+            wait = min(wait, _CONTENDED)
         # The signal may have been about a job that begins later: the next look finds its time. A
         # due job that was not taken exceeds the limit of its tenant.
         return 0.0 if claims else wait

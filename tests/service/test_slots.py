@@ -65,9 +65,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     claim = ThreadQueue.claim
 
     def note(*arguments: Any) -> Any:
-        claims, may_be_more = claim(*arguments)
-        threads.extend(one.lease.thread_id for one in claims)
-        return claims, may_be_more
+        claims = claim(*arguments)
+        threads.extend(one.lease.thread_id for one in claims.taken)
+        return claims
 
     monkeypatch.setattr(ThreadQueue, "claim", note)
     monkeypatch.setattr(Signals, "_listen", lambda _: None)

@@ -375,7 +375,7 @@ def work(backend: Backend, run: Any) -> None:
     """Carry out the job of a run in this thread, as a worker does."""
     queue, worker = backend.queue, f"w-{uuid4()}"
     queue.take_over()  # from the one before, which has no row
-    ((claim,), _) = queue.claim(worker, backend.agents, 1)
+    ((claim,), *_) = queue.claim(worker, backend.agents, 1)
     assert claim.run.run_id == run.id
     with suppress(KilledWorker):
         Runner(backend, lambda: worker).run(claim)

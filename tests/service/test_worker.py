@@ -86,13 +86,13 @@ def test_an_earlier_attempt_does_not_end_what_the_same_worker_runs_now(
     queue, runner = backend.queue, Runner(backend, lambda: "w")
     service.add("echo", echo())
     first = service.submit("echo", thread="t", message="Hi")
-    ((earlier,), _) = queue.claim("w", ["echo"], 1)
+    ((earlier,), *_) = queue.claim("w", ["echo"], 1)
     if how == "given back":
         queue.give_back("w")
     else:
         first.cancel()
         service.submit("echo", thread="t", message="Again")
-    ((later,), _) = queue.claim("w", ["echo"], 1)
+    ((later,), *_) = queue.claim("w", ["echo"], 1)
     with pytest.raises(LeaseLost):
         queue.claim_again(earlier)
     agent = backend.agents.pop("echo")
@@ -111,7 +111,7 @@ def test_an_attempt_goes_on_under_a_lease_whose_commit_had_no_answer(
     queue = backend.queue
     service.add("echo", echo())
     service.submit("echo", thread="t", message="Hi")
-    ((claim,), _) = queue.claim("w", ["echo"], 1)
+    ((claim,), *_) = queue.claim("w", ["echo"], 1)
     # Twice with the same claim: what the first has written was not seen.
     again = [queue.claim_again(claim) for _ in range(2)]
     assert [item.lease.epoch for item in again] == [claim.lease.epoch + 1] * 2
@@ -133,7 +133,7 @@ def test_nobody_sees_a_question_before_the_thread_waits_for_the_answer(
     modes = {"updates", "values", "tasks", "debug"}
     service.add("desk", agent, stream=modes)
     run = service.submit("desk", thread="t", message="Pay.")
-    ((claim,), _) = backend.queue.claim("w", ["desk"], 1)
+    ((claim,), *_) = backend.queue.claim("w", ["desk"], 1)
 
     def parts() -> list[Any]:
         backend.log.flush()
@@ -364,7 +364,7 @@ def test_limits_keep_nobody_else_waiting(service: Service, backend: Backend) -> 
     queue = backend.queue
 
     def take(most: int) -> list[str]:
-        claims, _ = queue.claim("w", ["echo"], most)
+        claims, *_ = queue.claim("w", ["echo"], most)
         return sorted(claim.lease.thread_id for claim in claims)
 
     assert take(1) == ["acme-0"]

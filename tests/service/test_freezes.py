@@ -1,0 +1,115 @@
+"""A process that is frozen in a transaction holds up nobody, and its work is taken over."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+
+from agent_factory.service import Service
+from service.desk import Journal, check_history
+from service.frozen_process import add_agents, approve, submit_all
+from service.worker_process import WorkerProcess
+from waiting import until
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+FREEZES = (
+    "Inbox._decide",
+    "ThreadQueue.claim",
+    "FencedSaver.flush",
+    "RunAttempt.finish",
+    "submit",
+    "SharedEffects.begin",
+    "SharedEffects.finish",
+    "EventLog.flush",
+    "Inbox._claim",
+    "Run._cancel",
+    "delete_thread",
+    "Service.schedule",
+    "Schedules.delete",
+    "Worker.enter",
+    "Worker.give_sign",
+    "ScheduledMessages.submit_due",
+)
+"""The functions whose transactions a process of a service makes."""
+
+SECONDS = 15.0
+"""The promise of docs/service/promises.md, for others and for the work of the process."""
+
+Start = Callable[..., WorkerProcess]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "journal")
+
+
+@pytest.fixture
+def start(start_worker: Start, url: str) -> Start:
+    """Start a process; with `freeze`, it acts until it freezes."""
+
+    def start(**options: Any) -> WorkerProcess:
+        return start_worker(url, module=("service.frozen_process",), **options)
+
+    return start
+
+
+@pytest.fixture
+def desk(url: str, journal: Journal) -> Iterator[Service]:
+    """A service that submits and decides. Each tenant has limits."""
+    with closing(Service(url)) as service:
+        add_agents(service, journal)
+        for tenant in ("a", "b"):
+            service.limit(tenant, concurrency=3)
+        yield service
+
+
+@pytest.mark.parametrize("function", FREEZES)
+def test_a_process_is_frozen_in_a_transaction(
+    desk: Service, journal: Journal, start: Start, function: str
+) -> None:
+    with start() as _:
+        early = submit_all(desk, "early", "b")[1]
+        early.result(60)
+        frozen = start(freeze=function, ready=False)
+        until(lambda: journal.lines("frozen"))
+        approve(desk, early).result(SECONDS)
+        for tenant in ("a", "b"):
+            plain, asks = submit_all(desk, f"late-{tenant}", tenant)
+            assert plain.result(SECONDS)
+            assert approve(desk, asks).result(SECONDS)
+        mine = [one for one in desk.threads.search() if one.id.startswith("frozen")]
+        for thread in mine:
+            run = desk.run(thread.run)
+            run.result(SECONDS)
+            if run.status == "waiting":
+                approve(desk, run).result(SECONDS)
+        before = histories(desk)
+        if not journal.lines("woke"):  # a process that wakes has lost its work
+            frozen.send(signal.SIGCONT)
+            until(lambda: journal.lines("woke"))
+        until(lambda: any(one["process"] != frozen.process.pid for one in desk.workers()))
+        frozen.kill()
+        after = histories(desk)
+        assert {name: after[name] for name in before if name != "scheduled"} == {
+            name: messages for name, messages in before.items() if name != "scheduled"
+        }
+    assert max(journal.times("pay").values()) == 1
+
+
+def histories(service: Service) -> dict[str, list[Any]]:
+    """The messages of all threads, which are valid."""
+    found = {}
+    for thread in service.threads.search():
+        messages = service.threads.state(thread.id).values.get("messages", [])
+        if thread.id.startswith(("early", "late", "frozen")):
+            check_history(messages, ["m-000"])
+        found[thread.id] = messages
+    return found
