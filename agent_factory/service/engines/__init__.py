@@ -1,0 +1,1 @@
+"""Engines: who works on which job of a service, and when."""

@@ -1,0 +1,106 @@
+"""Engines: who works on which job of a service, and when.
+
+The row of a thread names its job, and the lease of the thread fences its writes. So an engine only
+has to call `Work.carry_out` at least once for each job: a second call, or a call in another
+process at the same time, does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """The name of a job, without its content.
+
+    Args:
+        id: The id of the job, such as "t-1/00000007". No two jobs have the same id.
+        thread: The thread.
+        tenant: The tenant of the thread.
+        agent: The name of the agent.
+        priority: Higher is earlier; from -1000 to 1000.
+        delay: Seconds until the job may begin.
+    """
+
+    id: str
+    thread: str
+    tenant: str
+    agent: str
+    priority: int = 0
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of a call of `Work.carry_out`.
+
+    Args:
+        status: "done", "waiting", "failed" or "cancelled": the state of the run. "lost": another
+            process has the job, or the job is over. "later": the job may not begin yet.
+        seconds: With "later": the time until the next call.
+    """
+
+    status: Literal["done", "waiting", "failed", "cancelled", "lost", "later"]
+    seconds: float = 0.0
+
+
+class Work(Protocol):
+    """The work of a service, which an engine gives out."""
+
+    @property
+    def agents(self) -> Collection[str]:
+        """The names of the agents in this process: it carries out the jobs of these."""
+
+    def carry_out(self, job: str) -> Outcome:
+        """Begin a job, or continue it, in this thread; return when the job is over or waits.
+
+        It may be called at any time, again, and in several processes at once.
+
+        Args:
+            job: The id of the job.
+
+        Returns:
+            The outcome. With "later", call again after that time: a limit of the tenant is reached,
+            or a process that gives signs of life has the job.
+
+        Raises:
+            DatabaseUnavailable: Call again: nothing has changed.
+        """
+
+
+class Engine(Protocol):
+    """Gives out the jobs of a service to processes.
+
+    The engine promises that each `start` leads to at least one `carry_out` of this job, not before
+    its delay, and that a job whose process dies begins again. It need not promise order, nor that a
+    job runs once: the service does.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name for people: "embedded", "temporal"."""
+
+    def bind(self, work: Work) -> None:
+        """Take the work of a service; called once, before any other method."""
+
+    def start(self, job: JobRef) -> None:
+        """Give out a job whose transaction has committed. Returns at once, and never raises.
+
+        Jobs that an engine did not take, or has forgotten, are started again by the service every
+        30 seconds. A job that the engine knows is not given out twice.
+        """
+
+    def cancel(self, job: JobRef) -> None:
+        """Forget a job that was cancelled: a hint, since the job cannot write any more."""
+
+    def serve(self, slots: int) -> None:
+        """Carry out jobs in this process, at most `slots` at once. Returns at once."""
+
+    def stop(self, seconds: float) -> None:
+        """Take no more jobs, and wait at most some seconds for the running ones."""
+
+    def fault(self) -> str | None:
+        """Why jobs are not given out, such as a server that is away; None if they are."""
