@@ -39,7 +39,8 @@ def problems(service: Service) -> list[str]:
     # Workers delete the rows of workers without a sign of life.
     if service.worker_id is not None and service.worker_id not in workers:
         return ["The worker of this process has given no sign of life for too long."]
-    return [f"The thread {name} has ended; the log says why." for name in service.ended_threads]
+    ended = [f"The thread {name} has ended; the log says why." for name in service.ended_threads]
+    return [*ended, *([fault] if (fault := service.engine_fault) else [])]
 
 
 def health_routes(service: Service, metrics_token: str | None = None) -> list[Route]:

@@ -26,6 +26,7 @@ from agent_factory.service.approvals import SharedApprovals
 from agent_factory.service.backend import Backend, RegisteredAgent, config_of
 from agent_factory.service.background import SharedJobs
 from agent_factory.service.effects import SharedEffects
+from agent_factory.service.engines.engine import Status
 from agent_factory.service.events import EventLog
 from agent_factory.service.jobs import (
     JOB_KEY,
@@ -298,14 +299,14 @@ class RunAttempt:
             self._usage.add_decision(part["data"])
         self._recorder.add(part)
 
-    def finish(self) -> str:
+    def finish(self) -> Status:
         """Store the outcome; return the status of the run."""
         work, recorder, backend, claim = self._work, self._recorder, self._backend, self._claim
         # Before the transaction: the read uses other connections.
         waiting_for = self.read()[1] if recorder.is_paused else None
         plan, spent = self._agent.plan, self._usage.columns_of(claim.run)
         end = {"checkpoint_id": self._saver.latest}
-        status = "waiting" if waiting_for else "done"
+        status: Status = "waiting" if waiting_for else "done"
         is_awaited = status == "done" and backend.outputs.are_awaited(work.run)
         output = recorder.output(self._saver) if is_awaited else None
         outcome = {"status": status, **end}
@@ -406,7 +407,7 @@ class UndoAttempt:
         for kind, effects in self._report.items():
             effects += map(str, getattr(undone, kind))
 
-    def finish(self) -> str:
+    def finish(self) -> Status:
         """Store the outcome; return the status of the run."""
         claim, queue, run = self._claim, self._backend.queue, self._claim.run.run_id
         outcome = {"status": "done", **self._report}

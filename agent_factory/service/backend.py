@@ -19,6 +19,8 @@ from agent_factory.middleware.once import OnceMiddleware
 from agent_factory.review import topology_or_none
 from agent_factory.service.attachments import Attachment
 from agent_factory.service.database import Database
+from agent_factory.service.engines.embedded import Embedded
+from agent_factory.service.engines.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.jobs import AGENT_KEY, RUN_KEY, TENANT_KEY, MessageJob
@@ -138,10 +140,12 @@ class Backend:
         database: Database,
         callbacks: Sequence[BaseCallbackHandler] = (),
         pace: Pace = Pace(),  # noqa: B008  a frozen value
+        engine: Engine | None = None,
     ) -> None:
         self.database, self.callbacks, self.pace = database, [*callbacks], pace
+        self.engine = engine or Embedded()
         self.signals = Signals(database)
-        self.queue = ThreadQueue(database, self.signals)
+        self.queue = ThreadQueue(database, self.signals, self.engine)
         self.log = EventLog(database, self.signals, pace)
         self.schedules = Schedules(database)
         self.metrics = Metrics(database)

@@ -170,7 +170,7 @@ class Database:
         return self._direct_url or self.url.replace("postgresql+psycopg://", "postgresql://", 1)
 
     @property
-    def keepalives(self) -> dict[str, object]:
+    def keepalives(self) -> dict[str, Any]:
         """Arguments of a connection of Postgres that notices a cut network, unless in the URL."""
         chosen = make_url(self.url).query
         return {name: value for name, value in _KEEPALIVES.items() if name not in chosen}

@@ -92,6 +92,16 @@ class Operations(ABC):
         return ended if worker is None else [*ended, *worker.ended_threads]
 
     @property
+    def engine(self) -> str:
+        """The name of the engine that gives out the jobs, such as "embedded"."""
+        return self._backend.engine.name
+
+    @property
+    def engine_fault(self) -> str | None:
+        """Why the engine gives out no jobs, such as a server that is away; None if it does."""
+        return self._backend.engine.fault()
+
+    @property
     def is_drained(self) -> bool:
         """True if the worker in this process was asked to end."""
         return self._worker is not None and self._worker.is_drained

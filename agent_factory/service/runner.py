@@ -18,6 +18,7 @@ from agent_factory.review import ReviewError
 from agent_factory.service.attempt import RunAttempt, UndoAttempt
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import RETRY_SECONDS, attempts
+from agent_factory.service.engines.engine import Status
 from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.jobs import DecisionJob, UndoJob
 from agent_factory.service.leases import take_lease
@@ -69,36 +70,38 @@ class Runner:
         self._backend, self._worker = backend, worker
         self._database, self._queue = backend.database, backend.queue
 
-    def run(self, claim: Claim) -> None:
-        """Carry out a job, or continue a job of an interrupted worker."""
+    def run(self, claim: Claim) -> Status:
+        """Carry out a job, or continue a job of an interrupted worker; return its status."""
         steps = self._steps(claim)
         step = _next(steps)
-        while step is not None:
+        while not isinstance(step, str):
             error = None
             try:
                 step.run()
             except BaseException as raised:
                 error = raised
             step = _next(steps, error)
+        return step
 
-    async def arun(self, claim: Claim) -> None:
+    async def arun(self, claim: Claim) -> Status:
         """Async variant of `run`; the database is asked in other threads."""
         loop, steps = asyncio.get_running_loop(), self._steps(claim)
         threads = self._database.threads
         step = await loop.run_in_executor(threads, _next, steps)
-        while step is not None:
+        while not isinstance(step, str):
             error = None
             try:
                 await step.arun()
             except BaseException as raised:
                 error = raised
             step = await loop.run_in_executor(threads, _next, steps, error)
+        return step
 
-    def _steps(self, claim: Claim) -> Steps[None]:
+    def _steps(self, claim: Claim) -> Steps[Status]:
         """Run a job and store its outcome."""
         start, usage, run = monotonic(), UsageHandler(), claim.run
         claims = [claim]  # the last one has the lease
-        write: Callable[[int], Steps[str]] | None = None
+        write: Callable[[int], Steps[Status]] | None = None
         try:
             try:
                 status = yield from self._repeated(partial(self._attempt, claims, usage))
@@ -122,10 +125,11 @@ class Runner:
         except LeaseLost:
             status = "lost"  # another worker has taken over, or the run was cancelled
         self._backend.metrics.ended(run.agent, status, monotonic() - start)
+        return status
 
     def _repeated(
-        self, make: Callable[[int], Steps[str]], seconds: float = RETRY_SECONDS
-    ) -> Steps[str]:
+        self, make: Callable[[int], Steps[Status]], seconds: float = RETRY_SECONDS
+    ) -> Steps[Status]:
         """Take steps until their end; begin again while the database is not available."""
         pauses: list[float] = []
         for number, attempt in enumerate(attempts(seconds, pauses.append)):
@@ -135,7 +139,7 @@ class Runner:
                 return (yield from make(number))
         raise AssertionError  # Retrying returns or raises
 
-    def _attempt(self, claims: list[Claim], usage: UsageHandler, number: int) -> Steps[str]:
+    def _attempt(self, claims: list[Claim], usage: UsageHandler, number: int) -> Steps[Status]:
         if number:
             claims.append(self._queue.claim_again(claims[-1]))
         claim = claims[-1]
@@ -163,7 +167,7 @@ class Runner:
         self._queue.lock_claim(connection, claim)
         take_lease(connection, claim.lease.thread_id)
 
-    def _fail(self, claim: Claim, text: str, usage: UsageHandler, _: int) -> Steps[str]:
+    def _fail(self, claim: Claim, text: str, usage: UsageHandler, _: int) -> Steps[Status]:
         yield from ()  # without a slow step
         run, outcome = claim.run, {"status": "failed", "error": text}
         with self._backend.log.ending(claim.job, run.run_id, outcome) as connection:
@@ -172,7 +176,7 @@ class Runner:
             self._queue.settle(connection, run.thread_id, run.run_id, "failed", None, **of_run)
         return "failed"
 
-    def _take_back(self, what: str, claim: Claim, text: str, _: int) -> Steps[str]:
+    def _take_back(self, what: str, claim: Claim, text: str, _: int) -> Steps[Status]:
         """Take back decisions that the agent cannot carry out; people can decide again.
 
         Decisions are stranded without a node for them, and refused by the review: for a tool of an
@@ -193,9 +197,10 @@ class Runner:
         return "waiting"
 
 
-def _next(steps: Steps[None], error: BaseException | None = None) -> Step | None:
-    """The next step, after a step that has ended or raised; None at the end."""
+def _next(steps: Steps[Status], error: BaseException | None = None) -> Step | Status:
+    """The next step, after a step that has ended or raised; the status at the end."""
     try:
         return steps.send(None) if error is None else steps.throw(error)
-    except StopIteration:
-        return None
+    except StopIteration as end:
+        status: Status = end.value
+        return status

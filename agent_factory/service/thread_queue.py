@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
@@ -26,6 +27,7 @@ from sqlalchemy import (
 from agent_factory.service.arguments import check_name
 from agent_factory.service.audit import append_entry
 from agent_factory.service.database import Database
+from agent_factory.service.engines.engine import Engine, JobRef, Outcome
 from agent_factory.service.errors import LeaseLost
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Lease, take_lease
@@ -117,7 +119,17 @@ _NEXT = (
         turn=select(runs.c.seq).where(runs.c.run_id == bindparam("its_run")).scalar_subquery(),
     )
 )
-_QUEUE = _NEXT.values(status="queued", updated_at=clock()).returning(threads.c.jobs)
+_DELAY = func.coalesce(threads.c.due - clock(), 0.0).label("delay")
+_QUEUE = _NEXT.values(status="queued", updated_at=clock()).returning(threads.c.jobs, _DELAY)
+_REFS = select(
+    runs.c.job,
+    threads.c.thread_id,
+    threads.c.tenant,
+    threads.c.agent,
+    threads.c.priority,
+    _DELAY,
+    threads.c.turn,
+).join(runs, runs.c.run_id == threads.c.run)
 _TAKE_NEXT = _NEXT.values(_TAKEN)
 _END = (
     update(threads)
@@ -146,6 +158,15 @@ def lock_thread(
 def _job_id(thread: str, number: int) -> str:
     # With leading zeros, since jobs of a thread are compared as text.
     return f"{thread}/{number:08d}"
+
+
+def thread_of(job: str) -> str:
+    """The thread of a job.
+
+    >>> thread_of("t-1/00000007")
+    't-1'
+    """
+    return job.rpartition("/")[0]
 
 
 def _row_of(job: ThreadJob) -> dict[str, object]:
@@ -224,8 +245,8 @@ class ThreadQueue:
     of a thread keep their order.
     """
 
-    def __init__(self, database: Database, signals: Signals) -> None:
-        self._database, self._signals = database, signals
+    def __init__(self, database: Database, signals: Signals, engine: Engine) -> None:
+        self._database, self._signals, self._engine = database, signals, engine
         new = database.insert(threads)
         self.insert_thread = (
             new.values(status="idle", created_at=clock(), updated_at=clock())
@@ -290,9 +311,25 @@ class ThreadQueue:
 
     def _take_turn(self, connection: Connection, job: ThreadJob) -> int:
         """Let a thread be queued for a job, and return the number of the job."""
-        number: int = connection.execute(_QUEUE, _turn_of(job)).scalar_one()
+        number, delay = connection.execute(_QUEUE, _turn_of(job)).one()
+        place = (job.thread, job.tenant, job.agent, job.priority)
+        self._give_out(connection, [JobRef(_job_id(job.thread, number), *place, delay)])
+        return int(number)
+
+    def _give_out(self, connection: Connection, jobs: Iterable[JobRef]) -> None:
+        """Let the engine and the processes of the database know jobs, once they are committed."""
+        for job in jobs:
+            self._database.after_commit(partial(self._engine.start, job))
         self._signals.send(connection, {"jobs": ()})
-        return number
+
+    def give_out_again(self, after: int, most: int) -> int:
+        """Let the engine know queued jobs that it may have forgotten; return the last turn."""
+        query = _REFS.where(threads.c.status == "queued", threads.c.turn > after)
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(threads.c.turn).limit(most)).all()
+        for row in rows:
+            self._engine.start(JobRef(*row[:-1]))
+        return rows[-1].turn if len(rows) == most else 0
 
     def add_run(self, connection: Connection, work: ThreadJob, **values: object) -> bool:
         """Write the run of a job that waits for its turn; False if the run is known."""
@@ -374,10 +411,30 @@ class ThreadQueue:
             connection.execute(of_thread.values(epoch=lease.epoch))
         return replace(claim, lease=lease, run=run)
 
-    def give_back(self, worker: str, but: Collection[str] = ()) -> int:
-        """Let other workers take the threads of a worker, except some; return their number."""
-        lost = (threads.c.owner == worker) & threads.c.thread_id.not_in(but)
-        return self._give_back(lost, skip_locked=False)
+    def take(self, job: str, worker: str, look: float) -> Claim | Outcome:
+        """Take one job, as `Work.carry_out` promises; `look` is the time until another try."""
+        thread_id = thread_of(job)
+        with self._database.begin() as connection:
+            thread = lock_thread(connection, thread_id)
+            of_job = select(runs.c.run_id).where(runs.c.job == job)
+            if thread is None or thread.run != connection.execute(of_job).scalar():
+                return Outcome("lost")
+            if thread.status != "queued":
+                # The row of a process that has died is deleted, and its jobs are queued.
+                return Outcome("later" if thread.status == "running" else "lost", look)
+            query = select(_DELAY, _IS_LIMITED.label("is_limited"))
+            row = connection.execute(query.where(threads.c.thread_id == thread_id)).one()
+            if row.delay > 0:
+                return Outcome("later", row.delay)
+            if row.is_limited and not self._room(connection, thread.tenant):
+                return Outcome("later", look)
+            (claim,) = self._take(connection, worker, [thread_id])
+        return claim
+
+    def give_back(self, worker: str, which: ColumnElement[bool] | None = None) -> int:
+        """Let other workers take the threads of a worker, all or some; return their number."""
+        owned = threads.c.owner == worker
+        return self._give_back(owned if which is None else owned & which, skip_locked=False)
 
     def take_over(self, dead: Collection[str] = ()) -> int:
         """Let workers take the jobs of dead or unknown workers; return the number of jobs.
@@ -401,7 +458,8 @@ class ThreadQueue:
             ids = found.scalars().all()
             of_found = update(threads).where(threads.c.thread_id.in_(ids))
             connection.execute(of_found.values(values))
-            self._signals.send(connection, {"jobs": ()})
+            rows = connection.execute(_REFS.where(threads.c.thread_id.in_(ids)))
+            self._give_out(connection, [JobRef(*row[:-1]) for row in rows])
         return len(ids)
 
     def _room(self, connection: Connection, tenant: str) -> int | None:
@@ -462,6 +520,8 @@ class ThreadQueue:
         thread, or of one of its waits.
         """
         self.withdraw(connection, row, by)
+        for ended in connection.execute(_REFS.where(threads.c.thread_id == row.thread_id)).all():
+            self._database.after_commit(partial(self._engine.cancel, JobRef(*ended[:-1])))
         # A worker of the run cannot write from here on.
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")

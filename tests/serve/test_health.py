@@ -135,7 +135,7 @@ def test_a_worker_whose_thread_has_ended_or_that_was_given_up_is_not_ready(
         thread.join()
     response = read(app, "/ready")
     assert response.status_code == 503
-    assert "The thread agent-factory-jobs has ended" in response.json()["problems"][0]
+    assert "The thread agent-factory-beat has ended" in response.json()["problems"][0]
     tables_of(service).write(delete(workers))
     response = read(app, "/ready")
     assert response.status_code == 503

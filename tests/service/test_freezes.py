@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
 
 from agent_factory.service import Service
 from service.desk import Journal, check_history
@@ -87,7 +85,7 @@ def test_a_process_is_frozen_in_a_transaction(
             assert approve(desk, asks).result(SECONDS)
         mine = [one for one in desk.threads.search() if one.id.startswith("frozen")]
         for thread in mine:
-            run = desk.run(thread.run)
+            run = desk.run(str(thread.run))
             run.result(SECONDS)
             if run.status == "waiting":
                 approve(desk, run).result(SECONDS)

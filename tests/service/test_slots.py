@@ -15,6 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from agent_factory import AgentMiddleware, create_agent
 from agent_factory.service import Pace, Service, ThreadBusy
 from agent_factory.service.database import Database
+from agent_factory.service.engines.embedded import Taker
 from agent_factory.service.signals import Signals
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
@@ -82,16 +83,16 @@ def start(
     **options: Any,
 ) -> Worker:
     """Start a worker, and wait until it has looked for jobs."""
-    looked, take_due = Event(), Worker.take_due
+    looked, take_due = Event(), Taker.take_due
 
-    def look(worker: Worker) -> float:
-        seconds = take_due(worker)
+    def look(taker: Taker) -> float:
+        seconds = take_due(taker)
         looked.set()
         return seconds
 
     service.add("echo", answers.agent(middleware), asynchronous=asynchronous)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Worker, "take_due", look)
+        patch.setattr(Taker, "take_due", look)
         service.start(**options)
         assert looked.wait(WAIT)
     assert service._worker is not None

@@ -23,6 +23,7 @@ from agent_factory.service import RunFailed, Service
 from agent_factory.service.attempt import RunAttempt
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
+from agent_factory.service.engines.embedded import Taker
 from agent_factory.service.errors import LeaseLost
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.runner import Runner
@@ -251,7 +252,7 @@ def test_a_locked_thread_keeps_no_other_deadline_from_passing(postgres_url: str)
             service.submit("hasty", thread=thread, message="Hi")
         worker = Worker(backend_of(service), lambda: None, slots=2)
         worker.enter()
-        worker.take_due()
+        Taker(worker, 2).take_due()
         until(lambda: len(service.threads.search(status="waiting")) == 2)
         with other.begin() as stopped:
             locked = threads.c.thread_id == "locked"
@@ -270,7 +271,7 @@ def test_an_idle_worker_writes_only_its_signs_of_life(service: Service, backend:
     worker.enter()
     event.listen(backend.database.engine, "commit", lambda _: commits.append(1))
     worker.look_after()
-    worker.take_due()
+    Taker(worker, 1).take_due()
     ScheduledMessages(backend, service.webhooks, service.submit).submit_due()
     assert commits == []
     worker.give_sign()
@@ -333,18 +334,24 @@ def test_a_claim_without_answer_is_kept(service: Service, monkeypatch: pytest.Mo
 
 
 @paced(QUICK)
-@pytest.mark.parametrize("method", ["give_sign", "take_due", "look_after"])
+@pytest.mark.parametrize(
+    ("kind", "method"), [(Worker, "give_sign"), (Taker, "take_due"), (Worker, "look_after")]
+)
 def test_an_error_ends_no_thread_of_a_worker(
-    service: Service, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    service: Service,
+    kind: type[Any],
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    original, errors = getattr(Worker, method), [ValueError("odd")]
+    original, errors = getattr(kind, method), [ValueError("odd")]
 
-    def fails_once(worker: Worker) -> Any:
+    def fails_once(part: object) -> Any:
         if errors:
             raise errors.pop()
-        return original(worker)
+        return original(part)
 
-    monkeypatch.setattr(Worker, method, fails_once)
+    monkeypatch.setattr(kind, method, fails_once)
     service.add("echo", echo())
     service.start()
     until(lambda: not errors)

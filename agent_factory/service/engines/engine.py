@@ -33,17 +33,21 @@ class JobRef:
     delay: float = 0.0
 
 
+Status = Literal["done", "waiting", "failed", "lost", "later"]
+"""Status of an outcome."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Outcome of a call of `Work.carry_out`.
 
     Args:
-        status: "done", "waiting", "failed" or "cancelled": the state of the run. "lost": another
-            process has the job, or the job is over. "later": the job may not begin yet.
+        status: "done", "waiting" or "failed": the state of the run. "lost": the job is over, was
+            cancelled or went to another process. "later": the job may not begin yet.
         seconds: With "later": the time until the next call.
     """
 
-    status: Literal["done", "waiting", "failed", "cancelled", "lost", "later"]
+    status: Status
     seconds: float = 0.0
 
 
@@ -83,9 +87,6 @@ class Engine(Protocol):
     def name(self) -> str:
         """The name for people: "embedded", "temporal"."""
 
-    def bind(self, work: Work) -> None:
-        """Take the work of a service; called once, before any other method."""
-
     def start(self, job: JobRef) -> None:
         """Give out a job whose transaction has committed. Returns at once, and never raises.
 
@@ -96,7 +97,7 @@ class Engine(Protocol):
     def cancel(self, job: JobRef) -> None:
         """Forget a job that was cancelled: a hint, since the job cannot write any more."""
 
-    def serve(self, slots: int) -> None:
+    def serve(self, work: Work, slots: int) -> None:
         """Carry out jobs in this process, at most `slots` at once. Returns at once."""
 
     def stop(self, seconds: float) -> None:

@@ -1,0 +1,187 @@
+"""Embedded: the engine inside the processes of a service, with the rows of threads as its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from functools import partial
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, cast
+
+from agent_factory.service.engines.engine import JobRef, Work
+from agent_factory.service.rows import logged
+from agent_factory.service.tables import threads
+from agent_factory.service.thread_queue import Claim, Slot
+
+if TYPE_CHECKING:
+    from agent_factory.service.worker import Worker
+
+_CONTENDED = 0.05  # until the worker that counts the jobs of a tenant has taken its own
+_AT_ONCE = 50  # jobs of one claim: the event loop has other runs meanwhile
+
+
+class Embedded:
+    """Engine of processes that share a database. It needs no other server.
+
+    The row of a thread names its job, so the transaction of a message gives out the job as well.
+    Signals of the database wake the processes, each of which takes jobs in a thread.
+    """
+
+    name = "embedded"
+    _taker: Taker | None = None
+
+    def start(self, job: JobRef) -> None:
+        """Do nothing: the transaction of the job has woken the processes."""
+
+    def cancel(self, job: JobRef) -> None:
+        """Do nothing: the transaction of the end has taken the job back."""
+
+    def serve(self, work: Work, slots: int) -> None:
+        """Take jobs in a thread of this process."""
+        self._taker = Taker(cast("Worker", work), slots)  # it takes jobs in batches
+        self._taker.start()
+
+    def stop(self, seconds: float) -> None:
+        """Take no more jobs. The worker waits for the running ones."""
+        if self._taker is not None:
+            self._taker.stop(seconds)
+
+    def fault(self) -> str | None:
+        """Name the thread that takes jobs, if it has ended by mistake."""
+        return None if self._taker is None else self._taker.fault()
+
+
+class Taker:
+    """Takes jobs for one worker while slots are free.
+
+    Args:
+        worker: It carries out the jobs.
+        slots: The most jobs at once.
+    """
+
+    def __init__(self, worker: Worker, slots: int) -> None:
+        self._worker, self._slots, self._backend = worker, slots, worker.backend
+        self._pace, self._stop = worker.backend.pace, Event()
+        self._taken: set[Claim | Slot] = set()
+        self._lock = Lock()  # of the taken jobs
+        self._may_be_due = False  # a job is probably due: a claim without a look is faster
+        self._needs_room = False  # there may be more jobs than the last claim could take
+        self._lost_track = False  # a claim may have committed without an answer
+        self._thread = Thread(target=self._take_jobs, name="agent-factory-jobs", daemon=True)
+
+    def start(self) -> None:
+        """Take jobs in a thread, and for submitted messages at once."""
+        self._thread.start()
+        self._backend.slot = self.slot
+
+    def stop(self, seconds: float) -> None:
+        """Take no more jobs."""
+        self._stop.set()
+        self._wake()
+        if self._thread.is_alive():
+            # With a timeout: the thread may wait for a lock of the database.
+            self._thread.join(min(seconds, self._pace.stop))
+
+    def fault(self) -> str | None:
+        """Name the thread, if it has ended by mistake."""
+        if self._thread.is_alive() or self._stop.is_set():
+            return None
+        return f"The thread {self._thread.name} has ended; the log says why."
+
+    def _take_jobs(self) -> None:
+        signals = self._backend.signals
+        while not self._stop.is_set():
+            moment, wait = signals.now("jobs"), self._pace.look
+            with logged("Worker %s could not take jobs.", self._worker.id):
+                wait = self.take_due()
+            if wait > 0:
+                self._may_be_due = signals.wait(moment, wait)
+
+    def take_due(self) -> float:
+        """Take due jobs; return the seconds until the next look."""
+        queue, agents = self._backend.queue, self._worker.agents
+        self._worker.give_back_lost()
+        self._give_back_unknown()
+        if self._worker.is_leaving or not agents:
+            return self._pace.look
+        wait = 0.0  # another look follows
+        # A claim is a transaction that writes; an idle worker only looks.
+        if not self._may_be_due:
+            is_due, delay = queue.look(agents)
+            wait = min(delay, self._pace.look)
+            if not is_due:
+                self._needs_room = False
+                return wait
+        with self._lock:
+            room = min(self._slots - len(self._taken), _AT_ONCE)
+            self._needs_room = True  # until the look below finds nothing
+        if room <= 0:
+            return self._pace.look
+        try:
+            claims, needs_room, is_contended = queue.claim(self._worker.id, agents, room)
+        except BaseException:
+            self._lost_track = True
+            raise
+        self._may_be_due = len(claims) == room
+        for claim in claims:
+            self._begin(claim)
+        self._needs_room = needs_room
+        if is_contended:
+            wait = min(wait, _CONTENDED)
+        # The signal may have been about a job that begins later: the next look finds its time. A
+        # due job that was not taken exceeds the limit of its tenant.
+        return 0.0 if claims else wait
+
+    def _give_back_unknown(self) -> None:
+        """Give back jobs that a claim has taken without an answer."""
+        if self._lost_track:
+            with self._lock:
+                claims = [one.claim if isinstance(one, Slot) else one for one in self._taken]
+            held = [claim.lease.thread_id for claim in claims if claim is not None]
+            others = threads.c.thread_id.not_in(held)
+            self._backend.queue.give_back(self._worker.id, others)
+            self._lost_track = False
+
+    @contextmanager
+    def slot(self) -> Iterator[Slot | None]:
+        """Reserve a slot for a run that is submitted now, and begin the run in the slot.
+
+        None if no slot is free, or if jobs wait for a slot.
+        """
+        with self._lock:
+            is_full = self._needs_room or len(self._taken) >= self._slots
+            if is_full or self._stop.is_set() or self._worker.is_leaving:
+                slot = None
+            else:
+                slot = Slot(self._worker.id)
+                self._taken.add(slot)
+        try:
+            yield slot
+        except BaseException:
+            if slot is not None and slot.claim is not None:
+                # The transaction may have committed.
+                self._worker.lose([slot.claim.lease.thread_id])
+            raise
+        else:
+            if slot is not None and slot.claim is not None:
+                with logged("Worker %s could not begin a run.", self._worker.id):
+                    # Not in the context of the caller, which may be another run.
+                    Context().run(self._begin, slot.claim)
+        finally:
+            if slot is not None:
+                self._end(slot)
+
+    def _begin(self, claim: Claim) -> None:
+        with self._lock:
+            self._taken.add(claim)
+        self._worker.begin(claim, partial(self._end, claim))
+
+    def _end(self, taken: Claim | Slot) -> None:
+        with self._lock:
+            self._taken.remove(taken)
+        if self._needs_room or self._worker.has_lost:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._backend.signals.tell({"jobs": ()})
