@@ -480,9 +480,11 @@ EXTRAS = {
     "otel": "opentelemetry.trace",
     "pii": "phonenumbers presidio_analyzer regex",
     "postgres": "langgraph.checkpoint.postgres psycopg",
+    "restate": "httpx hypercorn restate",
     "serve": "starlette sse_starlette uvicorn jinja2 markdown_it",
     "service": "croniter sqlalchemy langgraph.checkpoint.sqlite",
     "sqlite": "langgraph.checkpoint.sqlite",
+    "temporal": "temporalio",
     "testing": "pytest hypothesis syrupy",
 }
 """Extras of the library, each with its modules."""

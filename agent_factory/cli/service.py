@@ -45,6 +45,14 @@ Tenant = Annotated[str | None, typer.Option(help="Only threads of this tenant.")
 Slots = Annotated[int, typer.Option(help="Runs at once; the same for all workers.")]
 Grace = Annotated[float, typer.Option(help="Seconds to wait for runs when it is stopped.")]
 
+EngineUrl = Annotated[
+    str | None,
+    typer.Option(
+        envvar="AGENT_FACTORY_ENGINE",
+        help="Gives out the jobs: embedded, temporal://host:7233 or restate://host:8080.",
+    ),
+]
+
 MetricsToken = Annotated[
     str | None,
     typer.Option(
@@ -60,7 +68,7 @@ agent-factory worker shop.service:service --slots 32
 agent-factory worker shop/service.py:service"""
 
 
-def load_service(target: str) -> Service:
+def load_service(target: str, engine: str | None = None) -> Service:
     """The service of a target, or the result of a function; the module stays imported."""
     from agent_factory.service import Service
 
@@ -75,6 +83,8 @@ def load_service(target: str) -> Service:
             f"{target} is not a Service, but {type(value).__name__}. Write "
             "service = Service('sqlite:///desk.db') there."
         )
+    if engine is not None:
+        value.use(engine)
     return value
 
 
@@ -104,6 +114,7 @@ def worker(
     service: Target,
     slots: Slots = 8,
     grace: Grace = 30.0,
+    engine: EngineUrl = None,
     port: Annotated[
         int | None, typer.Option(help="Answer /live, /ready and /metrics at this port.")
     ] = None,
@@ -115,7 +126,7 @@ def worker(
 
     A worker takes over the runs of dead workers. On Postgres, start as many as you like.
     """
-    loaded_service = load_service(service)
+    loaded_service = load_service(service, engine)
     health = None
     if port is not None:
         # Before the worker takes jobs: the port may be taken.
@@ -229,6 +240,7 @@ def serve(
         ),
     ] = None,
     grace: Grace = 30.0,
+    engine: EngineUrl = None,
     metrics_token: MetricsToken = None,
     traceback: ShowTraceback = False,
 ) -> None:
@@ -239,7 +251,7 @@ def serve(
     from agent_factory.serve import Webhooks, create_app
     from agent_factory.serve.metrics import export_metrics
 
-    loaded_service = load_service(service)
+    loaded_service = load_service(service, engine)
     who: Any = None if authenticate is None else _named("function", authenticate)
     application = create_app(
         loaded_service,

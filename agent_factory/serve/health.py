@@ -39,8 +39,7 @@ def problems(service: Service) -> list[str]:
     # Workers delete the rows of workers without a sign of life.
     if service.worker_id is not None and service.worker_id not in workers:
         return ["The worker of this process has given no sign of life for too long."]
-    ended = [f"The thread {name} has ended; the log says why." for name in service.ended_threads]
-    return [*ended, *([fault] if (fault := service.engine_fault) else [])]
+    return [f"The thread {name} has ended; the log says why." for name in service.ended_threads]
 
 
 def health_routes(service: Service, metrics_token: str | None = None) -> list[Route]:
@@ -70,9 +69,10 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
             reasons = await to_thread.run_sync(
                 problems, service, abandon_on_cancel=True, limiter=at_once
             )
-        return JsonResponse(
-            {"ready": not reasons, "problems": reasons}, status_code=503 if reasons else 200
-        )
+        # Without its server, an engine gives out no jobs, and all else works.
+        engine = {"name": service.engine.name, "fault": service.engine.fault()}
+        answer = {"ready": not reasons, "problems": reasons, "engine": engine}
+        return JsonResponse(answer, status_code=503 if reasons else 200)
 
     async def metrics(request: Request) -> Response:
         sent = request.headers.get("authorization", "")
@@ -106,7 +106,7 @@ def health_app(service: Service, metrics_token: str | None = None) -> Starlette:
     >>> from starlette.testclient import TestClient
     >>> service = Service(f"sqlite:///{mkdtemp()}/desk.db")
     >>> TestClient(health_app(service)).get("/ready").json()
-    {'ready': True, 'problems': []}
+    {'ready': True, 'problems': [], 'engine': {'name': 'embedded', 'fault': None}}
     """
     routes = health_routes(service, metrics_token)
     return Starlette(routes=routes, exception_handlers={HTTPException: refusal})

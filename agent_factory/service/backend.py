@@ -19,8 +19,7 @@ from agent_factory.middleware.once import OnceMiddleware
 from agent_factory.review import topology_or_none
 from agent_factory.service.attachments import Attachment
 from agent_factory.service.database import Database
-from agent_factory.service.engines.embedded import Embedded
-from agent_factory.service.engines.engine import Engine
+from agent_factory.service.engines.engine import Engine, engine_of
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
 from agent_factory.service.jobs import AGENT_KEY, RUN_KEY, TENANT_KEY, MessageJob
@@ -140,12 +139,11 @@ class Backend:
         database: Database,
         callbacks: Sequence[BaseCallbackHandler] = (),
         pace: Pace = Pace(),  # noqa: B008  a frozen value
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
     ) -> None:
         self.database, self.callbacks, self.pace = database, [*callbacks], pace
-        self.engine = engine or Embedded()
         self.signals = Signals(database)
-        self.queue = ThreadQueue(database, self.signals, self.engine)
+        self.use(engine_of(engine))
         self.log = EventLog(database, self.signals, pace)
         self.schedules = Schedules(database)
         self.metrics = Metrics(database)
@@ -153,6 +151,11 @@ class Backend:
         self.agents: dict[str, RegisteredAgent] = {}
         self.slot: Callable[[], AbstractContextManager[Slot | None]] = nullcontext
         """Reserves a slot of the worker in this process for a new run."""
+
+    def use(self, engine: Engine) -> None:
+        """Let an engine give out the jobs."""
+        self.engine = engine
+        self.queue = ThreadQueue(self.database, self.signals, engine)
 
     def add(self, agent: RegisteredAgent) -> None:
         """Register an agent, with checkpoints in the form for the service's saver."""

@@ -14,6 +14,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.service.arguments import seconds_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend
+from agent_factory.service.engines.engine import Engine, Outcome, engine_of
 from agent_factory.service.migrations.upgrade import Upgrade
 from agent_factory.service.notices import NoticeQueue, OnWait, sender
 from agent_factory.service.rows import having
@@ -92,14 +93,34 @@ class Operations(ABC):
         return ended if worker is None else [*ended, *worker.ended_threads]
 
     @property
-    def engine(self) -> str:
-        """The name of the engine that gives out the jobs, such as "embedded"."""
-        return self._backend.engine.name
+    def engine(self) -> Engine:
+        """The engine, which gives out the jobs."""
+        return self._backend.engine
 
-    @property
-    def engine_fault(self) -> str | None:
-        """Why the engine gives out no jobs, such as a server that is away; None if it does."""
-        return self._backend.engine.fault()
+    def use(self, engine: Engine | str) -> None:
+        """Let another engine give out the jobs, as `Service(engine=...)`, before `start`.
+
+        Raises:
+            ArgumentError: The text is no URL of an engine, or the service has been started.
+        """
+        if self._worker is not None:
+            raise ArgumentError("use", "this service has been started.", "Call stop() first.")
+        self._backend.use(engine_of(engine))
+
+    def carry_out(self, job: str) -> Outcome:
+        """Begin a job, or continue it, in this thread: for an `Engine` of your own.
+
+        The service has to be started. The promise is that of `Work.carry_out`.
+
+        Args:
+            job: The id of the job, as `Engine.start` gets it.
+
+        Raises:
+            ArgumentError: The service has not been started.
+        """
+        if self._worker is None:
+            raise ArgumentError("carry_out", "this service has not been started.", "Call start().")
+        return self._worker.carry_out(job)
 
     @property
     def is_drained(self) -> bool:

@@ -29,6 +29,7 @@ from agent_factory.service.attachments import Attachment, attachments_of
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.crons import Crons
 from agent_factory.service.database import Database
+from agent_factory.service.engines.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.inbox import Inbox, Via
 from agent_factory.service.messages import as_config, check_busy, prepare
@@ -64,9 +65,11 @@ class Service(Operations):
         on_wait: A sync or async function that a worker calls with the `Wait` when a thread begins
             to wait for a person: once, and again if the function raises or the worker dies.
         pace: How often workers and callers look for news, and when a worker counts as dead.
+        engine: Who gives out the jobs: None for the processes of the service themselves, a URL such
+            as "temporal://127.0.0.1:7233", or an `Engine`. All processes need the same.
 
     Raises:
-        ArgumentError: The URL names no supported database.
+        ArgumentError: The URL names no supported database, or no engine.
 
     >>> from tempfile import mkdtemp
     >>> from agent_factory import create_agent
@@ -88,9 +91,10 @@ class Service(Operations):
         callbacks: Sequence[BaseCallbackHandler] = (),
         on_wait: OnWait | None = None,
         pace: Pace = Pace(),  # noqa: B008  it cannot change
+        engine: Engine | str | None = None,
     ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
-        super().__init__(Backend(database, callbacks, pace), on_wait)
+        super().__init__(Backend(database, callbacks, pace, engine), on_wait)
         self._request_rates = RequestRates(database)
         self.threads = ServiceThreads(self._backend)
         """The threads: their metadata, states and runs."""

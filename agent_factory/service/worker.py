@@ -72,7 +72,7 @@ class Worker:
         try:
             for thread in (self._loop_thread, *self._threads):
                 thread.start()
-            self.backend.engine.serve(self, self._slots)
+            self._threads += self.backend.engine.serve(self, self._slots)
         except BaseException:  # the limit of threads
             self.stop(0)
             raise

@@ -1,1 +1,24 @@
-"""Engines: who works on which job of a service, and when."""
+"""Engines: who works on which job of a service, and when.
+
+>>> from agent_factory.service.engines import JobRef
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_factory import lazy_names
+
+if TYPE_CHECKING:
+    from agent_factory.service.engines.embedded import Embedded as Embedded
+    from agent_factory.service.engines.engine import Engine as Engine
+    from agent_factory.service.engines.engine import JobRef as JobRef
+    from agent_factory.service.engines.engine import Outcome as Outcome
+    from agent_factory.service.engines.engine import Work as Work
+
+_HOME = {
+    ".embedded": "Embedded",
+    ".engine": "Engine JobRef Outcome Work",
+}
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

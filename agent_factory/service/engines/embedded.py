@@ -37,19 +37,18 @@ class Embedded:
     def cancel(self, job: JobRef) -> None:
         """Do nothing: the transaction of the end has taken the job back."""
 
-    def serve(self, work: Work, slots: int) -> None:
+    def serve(self, work: Work, slots: int) -> list[Thread]:
         """Take jobs in a thread of this process."""
         self._taker = Taker(cast("Worker", work), slots)  # it takes jobs in batches
-        self._taker.start()
+        return [self._taker.start()]
 
     def stop(self, seconds: float) -> None:
         """Take no more jobs. The worker waits for the running ones."""
         if self._taker is not None:
             self._taker.stop(seconds)
 
-    def fault(self) -> str | None:
-        """Name the thread that takes jobs, if it has ended by mistake."""
-        return None if self._taker is None else self._taker.fault()
+    def fault(self) -> None:
+        """None: there is no server that could be away."""
 
 
 class Taker:
@@ -70,10 +69,11 @@ class Taker:
         self._lost_track = False  # a claim may have committed without an answer
         self._thread = Thread(target=self._take_jobs, name="agent-factory-jobs", daemon=True)
 
-    def start(self) -> None:
+    def start(self) -> Thread:
         """Take jobs in a thread, and for submitted messages at once."""
         self._thread.start()
         self._backend.slot = self.slot
+        return self._thread
 
     def stop(self, seconds: float) -> None:
         """Take no more jobs."""
@@ -82,12 +82,6 @@ class Taker:
         if self._thread.is_alive():
             # With a timeout: the thread may wait for a lock of the database.
             self._thread.join(min(seconds, self._pace.stop))
-
-    def fault(self) -> str | None:
-        """Name the thread, if it has ended by mistake."""
-        if self._thread.is_alive() or self._stop.is_set():
-            return None
-        return f"The thread {self._thread.name} has ended; the log says why."
 
     def _take_jobs(self) -> None:
         signals = self._backend.signals

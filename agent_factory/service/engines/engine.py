@@ -7,9 +7,13 @@ process at the same time, does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from threading import Thread
 from typing import Literal, Protocol
+
+from agent_factory.errors import ArgumentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +101,43 @@ class Engine(Protocol):
     def cancel(self, job: JobRef) -> None:
         """Forget a job that was cancelled: a hint, since the job cannot write any more."""
 
-    def serve(self, work: Work, slots: int) -> None:
-        """Carry out jobs in this process, at most `slots` at once. Returns at once."""
+    def serve(self, work: Work, slots: int) -> Sequence[Thread]:
+        """Carry out jobs in this process, at most `slots` at once. Returns at once.
+
+        Returns:
+            The threads that do so: a process is not ready once a thread has ended by mistake.
+        """
 
     def stop(self, seconds: float) -> None:
         """Take no more jobs, and wait at most some seconds for the running ones."""
 
     def fault(self) -> str | None:
-        """Why jobs are not given out, such as a server that is away; None if they are."""
+        """Why the engine gives out no jobs, such as a server that is away; None if it does."""
+
+
+_SCHEMES = {"restate": "Restate", "restate+https": "Restate", "temporal": "Temporal"}
+
+
+def engine_of(engine: Engine | str | None) -> Engine:
+    """The engine of a URL, or an engine itself; None and "embedded" need no server.
+
+    Raises:
+        ArgumentError: The text is no URL of an engine.
+        MissingExtra: The package of the engine is not installed.
+
+    >>> engine_of("embedded").name
+    'embedded'
+    """
+    if engine is not None and not isinstance(engine, str):
+        return engine
+    scheme = (engine or "embedded").partition(":")[0]
+    if scheme != "embedded" and scheme not in _SCHEMES:
+        raise ArgumentError(
+            "engine",
+            f"must be the URL of an engine, got {engine!r}.",
+            "Pass 'embedded', 'temporal://127.0.0.1:7233' or 'restate://127.0.0.1:8080'.",
+        )
+    engines = import_module("agent_factory.service.engines")
+    kind = getattr(engines, _SCHEMES.get(scheme, "Embedded"))
+    made: Engine = kind() if scheme == "embedded" else kind(engine)
+    return made
