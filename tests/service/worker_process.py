@@ -30,6 +30,7 @@ def main(
     slots: int = 8,
     agents: Sequence[str] = ("desk",),
     middleware: str = "",
+    engine: str | None = None,
     **options: Any,
 ) -> None:
     """Run jobs until standard input is closed."""
@@ -39,7 +40,7 @@ def main(
     if not fenced:
         leave_the_fence_out()
     stack = [MEMBERS[middleware]()] if middleware else []
-    service = Service(url, pace=Pace(dead_after=DEAD_AFTER))
+    service = Service(url, pace=Pace(dead_after=DEAD_AFTER), engine=engine)
     for agent in agents:
         desk = make_desk(Journal(Path(journal)), middleware=stack, **{"seconds": 0.01, **options})
         service.add(agent, desk)
