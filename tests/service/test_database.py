@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, event, select
+from sqlalchemy import Connection, event, func, select, text
 
 from agent_factory.service import RunCancelled, Service
 from agent_factory.service import database as module
@@ -379,3 +379,23 @@ def test_those_who_wait_hear_of_a_message_that_is_cancelled_behind_another(
     assert backend.signals.wait(moment, WAIT)
     with pytest.raises(RunCancelled):
         next(moments)
+
+
+@pytest.mark.parametrize("is_direct", [True, False], ids=["direct", "behind PgBouncer"])
+def test_a_transaction_of_a_frozen_process_ends(postgres_url: str, is_direct: bool) -> None:
+    """Its locks would hold up others as long as its session lives."""
+    direct_url = None if is_direct else postgres_url
+    with closing(Database(postgres_url, direct_url=direct_url)) as database:
+        with pytest.raises(DatabaseUnavailable), database.begin() as connection:
+            quick = "set local idle_in_transaction_session_timeout = 50"
+            for name in ("idle_in_transaction_session_timeout", "lock_timeout"):
+                assert connection.execute(text(f"show {name}")).scalar() in ("5s", "10s")
+            connection.execute(text(quick))
+            frozen = select(func.pg_backend_pid())
+            process = connection.execute(frozen).scalar_one()
+            is_alive = text("select 1 from pg_stat_activity where pid = :process")
+            with database.read() as other:
+                until(lambda: other.execute(is_alive, {"process": process}).first() is None)
+            connection.execute(frozen)
+        with database.begin() as connection:  # the pool has another connection
+            assert connection.execute(select(1)).scalar() == 1

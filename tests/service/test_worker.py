@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
 from typing import Any
@@ -24,12 +25,13 @@ from agent_factory.service.attempt import RunAttempt
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.engines.embedded import Taker
+from agent_factory.service.engines.engine import Outcome
 from agent_factory.service.errors import LeaseLost
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.runner import Runner
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.signals import Signals
-from agent_factory.service.tables import threads, workers
+from agent_factory.service.tables import limits, threads, workers
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
 from agent_factory.testing import ScriptedChatModel
@@ -561,3 +563,44 @@ def test_an_agent_inside_counts(service: Service) -> None:
     service.add("outer", graph.compile())
     service.start()
     assert service.submit("outer", message="Hi").result(WAIT)["messages"][-1].text == "Done."
+
+
+def test_a_message_begins_at_once_whatever_the_clock_of_its_submission_said(
+    sqlite_service: Service,
+) -> None:
+    """The clock was an hour ahead, and was set back."""
+    ahead, backend = [3600.0], backend_of(sqlite_service)
+
+    def julian_day(_: str) -> float:
+        return 2440587.5 + (time.time() + ahead[0]) / 86400
+
+    def fake(connection: Any, _: object) -> None:
+        connection.create_function("julianday", 1, julian_day)
+
+    event.listen(backend.database.engine, "connect", fake)
+    sqlite_service.add("echo", echo())
+    sqlite_service.submit("echo", thread="earlier", message="Hi")
+    ahead[0] = 0.0
+    sqlite_service.submit("echo", thread="later", message="Hi")
+    assert backend.queue.look(["echo"])[0]
+    taken = [backend.queue.claim("w", ["echo"], 1).taken for _ in range(2)]
+    assert [claim.lease.thread_id for (claim,) in taken] == ["earlier", "later"]
+
+
+def test_a_process_that_was_stopped_while_it_counts_a_limit_holds_up_nobody_else(
+    postgres_url: str,
+) -> None:
+    with closing(Service(postgres_url)) as service, closing(Database(postgres_url)) as other:
+        service.add("echo", echo())
+        service.limit("acme", concurrency=5)
+        jobs = {
+            tenant: service.submit("echo", message="Hi", tenant=tenant) for tenant in ("acme", "b")
+        }
+        queue = backend_of(service).queue
+        with other.begin() as stopped:
+            stopped.execute(select(limits).with_for_update())
+            claims = queue.claim("w", ["echo"], 5)
+            assert [claim.run.tenant for claim in claims.taken] == ["b"]
+            assert claims.is_contended
+            assert queue.take(str(limited.info.job), "w", 2.0) == Outcome("later", 2.0)
+        assert [claim.run.tenant for claim in queue.claim("w", ["echo"], 5).taken] == ["acme"]
