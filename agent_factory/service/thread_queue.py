@@ -475,9 +475,9 @@ class ThreadQueue:
             )
             room.append(limit.concurrency - connection.execute(busy).scalar_one())
         if limit.per_minute is not None:
-            begun = select(func.count()).where(
-                runs.c.tenant == tenant, runs.c.started_at > self._database.now - _MINUTE
-            )
+            # To now: a clock that was set back has written later times.
+            within = runs.c.started_at.between(clock() - _MINUTE, clock())
+            begun = select(func.count()).where(runs.c.tenant == tenant, within)
             room.append(limit.per_minute - connection.execute(begun).scalar_one())
         return max(0, min(room, default=HIGHEST_PRIORITY))
 

@@ -386,16 +386,20 @@ def test_a_transaction_of_a_frozen_process_ends(postgres_url: str, is_direct: bo
     """Its locks would hold up others as long as its session lives."""
     direct_url = None if is_direct else postgres_url
     with closing(Database(postgres_url, direct_url=direct_url)) as database:
-        with pytest.raises(DatabaseUnavailable), database.begin() as connection:
-            quick = "set local idle_in_transaction_session_timeout = 50"
-            for name in ("idle_in_transaction_session_timeout", "lock_timeout"):
-                assert connection.execute(text(f"show {name}")).scalar() in ("5s", "10s")
-            connection.execute(text(quick))
-            frozen = select(func.pg_backend_pid())
-            process = connection.execute(frozen).scalar_one()
-            is_alive = text("select 1 from pg_stat_activity where pid = :process")
-            with database.read() as other:
-                until(lambda: other.execute(is_alive, {"process": process}).first() is None)
-            connection.execute(frozen)
+        with pytest.raises(DatabaseUnavailable):
+            freeze(database)
         with database.begin() as connection:  # the pool has another connection
             assert connection.execute(select(1)).scalar() == 1
+
+
+def freeze(database: Database) -> None:
+    """Do nothing in a transaction, until its session ends."""
+    with database.begin() as connection:
+        for name in ("idle_in_transaction_session_timeout", "lock_timeout"):
+            assert connection.execute(text(f"show {name}")).scalar() in ("5s", "10s")
+        connection.execute(text("set local idle_in_transaction_session_timeout = 50"))
+        process = connection.execute(select(func.pg_backend_pid())).scalar_one()
+        is_alive = text("select 1 from pg_stat_activity where pid = :process")
+        with database.read() as other:
+            until(lambda: other.execute(is_alive, {"process": process}).first() is None)
+        connection.execute(select(1))
