@@ -110,6 +110,9 @@ def end_all(service: Service) -> None:
     while threads := busy():
         for thread in threads:
             run = service.run(str(thread.run))
+            if thread.id == "cancelled":  # the process had not come to that
+                run.cancel(by="ann")
+                continue
             run.result(SECONDS)
             if run.status == "waiting":
                 approve(service, run)
