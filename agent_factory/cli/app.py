@@ -13,6 +13,7 @@ from agent_factory.cli import (
     check,
     demo,
     diff,
+    engine,
     explain,
     migrate,
     new,
@@ -79,6 +80,7 @@ _add(app, demo.demo)
 _add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)
 _add(app, service.serve, rich_help_panel=SERVICE)
 _add(app, studio.studio, epilog=studio.EXAMPLES)
+_add(app, engine.engine, epilog=engine.EXAMPLES, rich_help_panel=SERVICE)
 _add(app, service.submit, rich_help_panel=SERVICE)
 _add(app, service.inbox, rich_help_panel=SERVICE)
 _add(app, service.decide, rich_help_panel=SERVICE)

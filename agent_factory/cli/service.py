@@ -45,10 +45,13 @@ Tenant = Annotated[str | None, typer.Option(help="Only threads of this tenant.")
 Slots = Annotated[int, typer.Option(help="Runs at once; the same for all workers.")]
 Grace = Annotated[float, typer.Option(help="Seconds to wait for runs when it is stopped.")]
 
+ENGINE = "AGENT_FACTORY_ENGINE"
+"""Variable of the environment with the URL of the engine, for all commands."""
+
 EngineUrl = Annotated[
     str | None,
     typer.Option(
-        envvar="AGENT_FACTORY_ENGINE",
+        envvar=ENGINE,
         help="Gives out the jobs: embedded, temporal://host:7233 or restate://host:8080.",
     ),
 ]
@@ -83,7 +86,8 @@ def load_service(target: str, engine: str | None = None) -> Service:
             f"{target} is not a Service, but {type(value).__name__}. Write "
             "service = Service('sqlite:///desk.db') there."
         )
-    if engine is not None:
+    # All commands need the engine: that of `decide` gives out a job, for example.
+    if engine := engine or os.environ.get(ENGINE):
         value.use(engine)
     return value
 

