@@ -290,7 +290,9 @@ class Worker:
             "give out forgotten jobs": self._give_out_again,
             "begin lost jobs again": self._begin_lost_jobs,
             "report lost jobs": partial(report_lost_jobs, backend),
-            "end old reservations": partial(expire_reservations, backend.database, skip_locked=True),
+            "end old reservations": partial(
+                expire_reservations, backend.database, skip_locked=True
+            ),
             "submit messages of schedules": self._submit_due,
             "decide at deadlines": partial(Inbox(backend).expire, late, self._stop.is_set),
             "delete old events": self._forget,
