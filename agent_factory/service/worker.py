@@ -284,15 +284,14 @@ class Worker:
         """
         backend = self.backend
         late = {name: agent.review_within or 0.0 for name, agent in backend.agents.items()}
+        expire = partial(expire_reservations, backend.database, skip_locked=True)
         parts: dict[str, Callable[[], object]] = {
             "take over runs": self._take_over,
             "give back jobs": self.give_back_lost,
             "give out forgotten jobs": self._give_out_again,
             "begin lost jobs again": self._begin_lost_jobs,
             "report lost jobs": partial(report_lost_jobs, backend),
-            "end old reservations": partial(
-                expire_reservations, backend.database, skip_locked=True
-            ),
+            "end old reservations": expire,
             "submit messages of schedules": self._submit_due,
             "decide at deadlines": partial(Inbox(backend).expire, late, self._stop.is_set),
             "delete old events": self._forget,

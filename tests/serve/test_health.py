@@ -36,6 +36,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 HOME = "http://127.0.0.1"
 THIS_MACHINE = ("127.0.0.1", 50000)
 ANOTHER = ("10.0.0.7", 50000)
+ENGINE = {"name": "embedded", "ready": True}
 WAIT = 60
 
 
@@ -66,7 +67,7 @@ def test_whoever_asks_learns_whether_the_process_lives_and_can_work(app: Any) ->
         assert read(app, "/live", client).json() == {"live": True}
         response = read(app, "/ready", client)
         assert response.status_code == 200
-        assert response.json() == {"ready": True, "problems": []}
+        assert response.json() == {"ready": True, "problems": [], "engine": ENGINE}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_without_a_database_a_process_is_not_ready_and_names_no_host(
     response = read(app, "/ready")
     assert response.status_code == 503
     text = "The database is not available; the log says why."
-    assert response.json() == {"ready": False, "problems": [text]}
+    assert response.json() == {"ready": False, "problems": [text], "engine": ENGINE}
     assert str(error) in caplog.text
     assert read(app, "/live").status_code == 200
 

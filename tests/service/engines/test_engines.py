@@ -167,4 +167,4 @@ def test_a_process_names_its_engine(desk: Service) -> None:
     from agent_factory.serve.health import health_app
 
     engine = TestClient(health_app(desk)).get("/ready").json()["engine"]
-    assert engine == {"name": "own", "fault": "It was not started."}
+    assert engine == {"name": "own", "ready": False}
