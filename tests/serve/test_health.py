@@ -132,6 +132,7 @@ def test_a_worker_whose_thread_has_ended_or_that_was_given_up_is_not_ready(
     assert service._worker is not None
     # No beat of this test's worker writes its row again.
     service._worker._stop.set()
+    service.engine.stop(WAIT)
     for thread in service._worker._threads:
         thread.join()
     response = read(app, "/ready")
