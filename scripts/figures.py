@@ -95,7 +95,7 @@ def of_calls() -> Iterator[Figure]:
         ("files that `review.approve` enters", len(approval.files), 22, 30, 0),
         ("`review.approve`: deepest stack", approval.deepest, 16, 19, 0),
         ("`review.approve`: calls", approval.calls, 480, 541, 0),
-        ("files in which a worker carries out a decision", len(worker.files), 30, 40, 0),
+        ("files in which a worker carries out a decision", len(worker.files), 30, 42, 0),
         ("a worker's decision: deepest stack", worker.deepest, 16, 20, 0),
         ("a worker's decision: calls", worker.calls, 600, 675, 60),
     )
@@ -104,7 +104,7 @@ def of_calls() -> Iterator[Figure]:
 
 
 GOALS_OF_LINES = {
-    "agent_factory": (2200, 2258),
+    "agent_factory": (2200, 2260),
     "cli": (3519, 3415),
     "compat": (407, 427),
     "counts": (82, 82),
@@ -120,8 +120,8 @@ GOALS_OF_LINES = {
     "prebuilt": (1217, 1390),
     "review": (2844, 3490),
     "runtime": (5926, 6970),
-    "serve": (10613, 11636),
-    "service": (10900, 11664),
+    "serve": (10613, 11675),
+    "service": (10900, 12475),
     "state": (1476, 1625),
     "structured_output": (986, 1177),
     "telemetry": (832, 790),
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 109_883, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 110991, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.23, slack=0.01)
 
