@@ -411,23 +411,32 @@ class ThreadQueue:
             connection.execute(of_thread.values(epoch=lease.epoch))
         return replace(claim, lease=lease, run=run)
 
-    def take(self, job: str, worker: str, look: float) -> Claim | Outcome:
-        """Take one job, as `Work.carry_out` promises; `look` is the time until another try."""
-        thread_id = thread_of(job)
+    def take(self, job: str, worker: str, silence: float) -> Claim | Outcome:
+        """Take one job, as `Work.carry_out` promises.
+
+        The engine calls again where a process has died. If that process has given no sign of life
+        for some seconds of `silence`, its job is taken over, else a later call decides.
+        """
+        thread_id, later = thread_of(job), Outcome("later", silence / 4)
         with self._database.begin() as connection:
             thread = lock_thread(connection, thread_id)
             of_job = select(runs.c.run_id).where(runs.c.job == job)
             if thread is None or thread.run != connection.execute(of_job).scalar():
                 return Outcome("lost")
-            if thread.status != "queued":
-                # The row of a process that has died is deleted, and its jobs are queued.
-                return Outcome("later" if thread.status == "running" else "lost", look)
+            if thread.status == "running":
+                of_owner = select(workers.c.id).where(workers.c.id == thread.owner)
+                is_alive = of_owner.where(workers.c.beat > clock() - silence)
+                if connection.execute(is_alive).first() is not None:
+                    return later
+            elif thread.status != "queued":
+                return Outcome("lost")
             query = select(_DELAY, _IS_LIMITED.label("is_limited"))
             row = connection.execute(query.where(threads.c.thread_id == thread_id)).one()
             if row.delay > 0:
                 return Outcome("later", row.delay)
-            if row.is_limited and not self._room(connection, thread.tenant):
-                return Outcome("later", look)
+            is_new = thread.status == "queued"  # limits count a running job
+            if is_new and row.is_limited and not self._room(connection, thread.tenant):
+                return later
             (claim,) = self._take(connection, worker, [thread_id])
         return claim
 

@@ -190,7 +190,7 @@ class Worker:
         if self.is_leaving:
             return Outcome("later", self._pace.look)
         try:
-            claim = self.backend.queue.take(job, self.id, self._pace.look)
+            claim = self.backend.queue.take(job, self.id, 0.4 * self._pace.dead_after)
         except BaseException:
             self.lose([thread_of(job)])  # the transaction may have committed
             raise

@@ -601,5 +601,5 @@ def test_a_process_that_was_stopped_while_it_counts_a_limit_holds_up_nobody_else
             claims = queue.claim("w", ["echo"], 5)
             assert [claim.run.tenant for claim in claims.taken] == ["b"]
             assert claims.is_contended
-            assert queue.take(str(limited.info.job), "w", 2.0) == Outcome("later", 2.0)
+            assert queue.take(str(limited.info.job), "w", 4.0) == Outcome("later", 1.0)
         assert [claim.run.tenant for claim in queue.claim("w", ["echo"], 5).taken] == ["acme"]

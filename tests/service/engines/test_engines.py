@@ -8,17 +8,17 @@ from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service import Service
-from agent_factory.service import worker as workers
+from agent_factory.service import worker as module
 from agent_factory.service.engines import Embedded
-from agent_factory.service.tables import threads
+from agent_factory.service.tables import threads, workers
 from service.desk import Journal, check_history, make_desk, waiting
 from service.engines.own_engine import OwnEngine
 from service.paces import QUICK
-from service.stored import tables_of
+from service.stored import Tables, tables_of
 from waiting import until
 
 WAIT = 60.0
@@ -110,8 +110,8 @@ def test_jobs_that_an_engine_has_forgotten_are_started_again(
     desk: Service, engine: OwnEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had no process when they came, for example."""
-    monkeypatch.setattr(workers, "_RECONCILE", 0.1)
-    monkeypatch.setattr(workers, "_PAGE", 2)
+    monkeypatch.setattr(module, "_RECONCILE", 0.1)
+    monkeypatch.setattr(module, "_PAGE", 2)
     runs = [desk.submit("desk", message="Pay.") for _ in range(5)]
     desk.start()
     for run in runs:
@@ -124,6 +124,22 @@ def test_jobs_of_a_dead_process_are_started_again(desk: Service, engine: OwnEngi
     tables_of(desk).write(update(threads).values(dead))
     desk.start()
     assert run.result(WAIT)
+
+
+def test_a_job_is_taken_over_once_its_process_is_silent(
+    desk: Service, engine: OwnEngine, tables: Tables
+) -> None:
+    """The engine has noticed its death, and calls again."""
+    run = desk.submit("desk", thread="t", message="Pay.")
+    row = {"id": "dead", "beat": tables.now, "draining": False, "detail": '{"agents": []}'}
+    tables.write(insert(workers).values(row))
+    tables.write(update(threads).values(status="running", owner="dead"))
+    desk.start()
+    (job,) = engine.started
+    assert desk.carry_out(job.id).status == "later"
+    tables.write(update(workers).where(workers.c.id == "dead").values(beat=tables.now - 5))
+    assert desk.carry_out(job.id).status == "waiting"
+    assert run.status == "waiting"
 
 
 def test_an_engine_forgets_what_was_cancelled(desk: Service, engine: OwnEngine) -> None:
