@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from agent_factory.errors import NothingPending, NoThread, ReviewError, UnknownCall
@@ -54,9 +56,11 @@ from agent_factory.review.steps import (
     plan_input,
     thread_config,
 )
+from agent_factory.review.steps import is_paused as is_paused
 from agent_factory.review.steps import repeat_review as repeat_review
 from agent_factory.review.steps import topology_or_none as topology_or_none
 from agent_factory.review.stranded_threads import StrandedThread, astranded, stranded
+from agent_factory.review.turns import turn
 from agent_factory.tools.client_tool import CLIENT_ID as CLIENT_ID
 
 # Public. Names imported above as themselves are for the service, which asks about the same calls.
@@ -93,6 +97,7 @@ __all__ = [
     "arespond",
     "arevoke",
     "astranded",
+    "atake_turn",
     "decide",
     "edit",
     "pending",
@@ -101,6 +106,7 @@ __all__ = [
     "respond",
     "revoke",
     "stranded",
+    "take_turn",
 ]
 
 
@@ -276,7 +282,7 @@ arespond = async_variant(respond)
 def decide(
     agent: object,
     config: RunnableConfig,
-    decisions: Mapping[str, Decision | Mapping[str, object]],
+    decisions: Mapping[str, str | Decision | Mapping[str, object]],
     **options: object,
 ) -> Any:
     """Decide about several calls at once, with a decision for each.
@@ -285,7 +291,7 @@ def decide(
 
     Args:
         decisions: For the id or the digest of each call, a `Decision`, such as
-            `{"type": "reject", "message": "Too much."}`.
+            `{"type": "reject", "message": "Too much."}`, or "approve" or "reject".
     """
     return partial(apply, agent, config, partial(plan_decisions, new=decisions), options)
 
@@ -339,3 +345,52 @@ def add_input(agent: object, config: RunnableConfig, input: object, **options: o
 
 aadd_input = async_variant(add_input)
 """Async variant of `add_input`."""
+
+
+@action
+def take_turn(
+    agent: object,
+    config: RunnableConfig,
+    message: BaseMessage,
+    decisions: Mapping[str, str | Decision | Mapping[str, object]] = MappingProxyType({}),
+    **options: object,
+) -> Any:
+    """Bring the turn of a message to its end or its next pause, wherever it stands.
+
+    Safe to call again, also after a crash of the process: for a queue of your own. A new message
+    begins, and ends an earlier turn that was cut; a turn that was cut goes on at its last
+    checkpoint; a turn that is over stays as it is. Only one process at a time may work on a thread:
+    `Service.lease` fences the others.
+
+    Args:
+        agent: An agent with a checkpointer.
+        config: A config with the `thread_id`.
+        message: The message. Its id names the turn in the metadata of the checkpoints.
+        decisions: Decisions by the digests of pending calls. Digests of calls that are not pending
+            any more change nothing.
+        **options: Passed to the agent's `invoke`. `durability` is "sync" by default.
+
+    Returns:
+        The result of the agent's `invoke`; the state of the thread if nothing was left to do.
+
+    Raises:
+        ArgumentError: The message has no id.
+        NoThread: The agent has no checkpointer, or the config has no `thread_id`.
+        MissingNode: The thread waits at a node which the agent lacks.
+        ReviewError: A pending call may not be decided so.
+
+    >>> from langchain_core.messages import HumanMessage
+    >>> from langgraph.checkpoint.memory import InMemorySaver
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> agent = create_agent(ScriptedChatModel(["Hello!"]), checkpointer=InMemorySaver())
+    >>> thread = {"configurable": {"thread_id": "1"}}
+    >>> message = HumanMessage("Hi", id="m-1")
+    >>> [len(take_turn(agent, thread, message)["messages"]) for _ in range(2)]
+    [2, 2]
+    """
+    return partial(turn, agent, config, message, decisions, options)
+
+
+atake_turn = async_variant(take_turn)
+"""Async variant of `take_turn`."""

@@ -143,7 +143,8 @@ def plan_decisions(
     if not isinstance(new, Mapping):
         reason = f"must map the ids of calls to decisions, got {describe(new)}."
         raise ArgumentError("decisions", reason, f"Pass {{{pending.calls[0].id!r}: ...}}.")
-    pairs = [(_find(pending, id_), decision) for id_, decision in new.items()]
+    whole = {id_: {"type": one} if isinstance(one, str) else one for id_, one in new.items()}
+    pairs = [(_find(pending, id_), decision) for id_, decision in whole.items()]
     return _plan(pending, topology, judge, pairs)
 
 
@@ -446,6 +447,16 @@ def repeat_review(
             # In a snapshot without subgraphs, LangGraph has the config of an inner agent here.
             agents += [(parts[task.name], cast("RunnableConfig", task.state)) for task in inner]
     return places
+
+
+def is_paused(agent: Any, snapshot: StateSnapshot, *, goes_on: bool = False) -> bool:
+    """Return True if a run waits for a decision here; a run that `goes_on` has no message."""
+    before, after = agent.interrupt_before_nodes, agent.interrupt_after_nodes
+    # A run that was interrupted before such a node must not skip the review. The writes of a
+    # decision have another source: their run has to continue.
+    stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
+    from_loop = (snapshot.metadata or {}).get("source") == "loop"
+    return bool(snapshot.interrupts or (snapshot.next and stops and (from_loop or goes_on)))
 
 
 def topology_or_none(agent: Any) -> Topology | None:

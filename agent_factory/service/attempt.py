@@ -19,6 +19,7 @@ from agent_factory.review import (
     acarry_out,
     add_input,
     carry_out,
+    is_paused,
     read_thread,
     repeat_review,
 )
@@ -114,8 +115,13 @@ class RunAttempt:
         latest, work = self._saver.get_tuple(self._config), self._work
         if latest is not None:
             self._saver.latest = latest.checkpoint["id"]
+        has_begun = latest is not None and latest.metadata.get(JOB_KEY) == self._claim.job
+        is_write = latest is not None and latest.metadata.get("source") == "update"
+        if has_begun and is_write and isinstance(work, MessageJob):
+            # So far, the job has only ended the turn before its own.
+            latest, has_begun = self._saver.before(work.thread, work.run), False
         # The job has stored a checkpoint before: another worker was interrupted.
-        if latest is not None and latest.metadata.get(JOB_KEY) == self._claim.job:
+        if has_begun:
             self._parts = self._resume()
         elif isinstance(work, DecisionJob):
             self._parts = self._carry_out(work.decisions)
@@ -175,14 +181,8 @@ class RunAttempt:
         self._backend.log.add(self._claim.job, {"type": "resumed", "ns": (), "data": data})
         # Raises if no node of the agent can continue.
         snapshot, _ = thread or self.read()
-        before, after = self._graph.interrupt_before_nodes, self._graph.interrupt_after_nodes
-        # A run that was interrupted before such a node must not skip the review. The writes of a
-        # decision have another source: their run has to continue.
-        stops = bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
-        from_loop = (snapshot.metadata or {}).get("source") == "loop"
         goes_on = isinstance(self._work, MessageJob) and load_input(self._work.input) is None
-        may_stop = snapshot.next and stops and (from_loop or goes_on)
-        self._recorder.is_paused = bool(snapshot.interrupts or may_stop)
+        self._recorder.is_paused = is_paused(self._graph, snapshot, goes_on=goes_on)
         # A step that has finished and has no checkpoint yet is missing from `next`.
         is_over = not snapshot.tasks or self._recorder.is_paused
         return None if is_over else self._stream(None)

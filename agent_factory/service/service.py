@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -45,6 +46,7 @@ from agent_factory.service.schedules import Cron, Schedule
 from agent_factory.service.service_threads import ServiceThreads
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import runs, threads
+from agent_factory.service.threads import leased
 from agent_factory.service.waits import Wait
 from agent_factory.types import Graph
 
@@ -336,6 +338,39 @@ class Service(Operations):
         if row is None or tenant not in (None, row.tenant):
             raise NotFound(f"run {run_id!r}", "does not exist.")
         return Run(self._backend, run_id, row.thread_id)
+
+    def lease(self, agent: str, thread: str, *, tenant: str = "") -> AbstractContextManager[Graph]:
+        """Lease a thread to this process, without workers: for a queue of your own.
+
+        Who had the lease before cannot write any more: their `with` ends in ThreadBusy.
+
+        Args:
+            agent: The name of the agent.
+            thread: The thread, which is created if missing.
+            tenant: The tenant of the thread.
+
+        Returns:
+            A context manager with the agent, for this thread alone. Its checkpoints, and the
+            effects of an OnceMiddleware without a store, are in the database of the service.
+
+        Raises:
+            NotFound: There is no such agent, or another tenant has the thread.
+            ThreadBusy: A run of the service has the thread, or another process has taken the lease.
+            DatabaseUnavailable: The database is away.
+
+        >>> from tempfile import mkdtemp
+        >>> from langchain_core.messages import HumanMessage
+        >>> from agent_factory import create_agent
+        >>> from agent_factory.review import take_turn
+        >>> from agent_factory.testing import ScriptedChatModel
+        >>> service = Service(f"sqlite:///{mkdtemp()}/desk.db")
+        >>> service.add("desk", create_agent(ScriptedChatModel(["Hello!"])))
+        >>> thread = {"configurable": {"thread_id": "t-1"}}
+        >>> with service.lease("desk", "t-1") as desk:
+        ...     take_turn(desk, thread, HumanMessage("Hi", id="m-1"))["messages"][-1].text
+        'Hello!'
+        """
+        return leased(self._backend, agent, thread, tenant)
 
     # Reviews
 

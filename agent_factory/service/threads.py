@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langgraph.constants import END
 from langgraph.errors import InvalidUpdateError
 from langgraph.types import StateUpdate
@@ -30,14 +31,17 @@ from sqlalchemy import (
 )
 
 from agent_factory.errors import ArgumentError
+from agent_factory.middleware.once import effects_of_run
 from agent_factory.review import Pending, pending, without_marks
 from agent_factory.service.backend import Backend
-from agent_factory.service.errors import LeaseLost, NotFound, ThreadBusy
+from agent_factory.service.effects import SharedEffects
+from agent_factory.service.errors import DatabaseLost, LeaseLost, NotFound, ThreadBusy
 from agent_factory.service.jobs import ThreadJob
-from agent_factory.service.leases import Lease, first_number, take_lease
+from agent_factory.service.leases import Fence, Lease, first_number, take_lease
 from agent_factory.service.metadata_search import has_metadata
 from agent_factory.service.rows import having, read_row
 from agent_factory.service.saver import FencedSaver
+from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import (
     approvals,
     background_jobs,
@@ -51,6 +55,7 @@ from agent_factory.service.tables import (
 )
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.waits import write_waits
+from agent_factory.types import Graph
 
 _LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
 
@@ -268,11 +273,38 @@ def ask_again(
 
 @contextmanager
 def yielding(thread: str) -> Iterator[None]:
-    """Raise ThreadBusy if a run begins to work on the thread meanwhile."""
+    """Raise ThreadBusy if another process begins to work on the thread meanwhile.
+
+    Errors that no middleware catches become errors that callers catch.
+    """
     try:
         yield
     except LeaseLost as error:
-        raise ThreadBusy(f"thread {thread!r}", "has begun to work on a message.") from error
+        raise ThreadBusy(f"thread {thread!r}", "went to another process meanwhile.") from error
+    except DatabaseLost as error:
+        raise (error.__cause__ or error) from None
+
+
+@contextmanager
+def leased(backend: Backend, name: str, thread: str, tenant: str) -> Iterator[Graph]:
+    """An agent that writes to a thread under a new lease, as `Service.lease`."""
+    agent, database = backend.agent(name), backend.database
+    with database.begin() as connection:
+        row = insert_thread(connection, backend, thread, tenant)
+        if row.status in BUSY:
+            hint = "The service works on it: submit the message, or wait."
+            raise ThreadBusy(f"thread {thread!r}", f"is {row.status}.", hint)
+        lease = take_lease(connection, thread, agent=name, updated_at=database.now)
+    graph = agent.stored_in(FencedSaver(database, lease), TenantStore(database, tenant))
+    graph.config = merge_configs(graph.config, {"callbacks": [Fence(database, lease)]})
+    store = SharedEffects(database, lease)
+    with yielding(thread), effects_of_run(store, leased_run(thread)):
+        yield graph
+
+
+def leased_run(thread: str) -> str:
+    """The name of the runs of a thread under leases, for their effects. No run has such an id."""
+    return f"lease-{thread}"
 
 
 def roll_back_thread(backend: Backend, thread: Row[Any], lease: Lease) -> None:
@@ -338,7 +370,8 @@ def delete_thread(
         jobs = select(runs.c.job).where(runs.c.thread_id == thread)
         earlier_jobs = select(waits.c.job).where(waits.c.thread_id == thread)
         FencedSaver(backend.database).erase(connection, thread)
-        connection.execute(delete(effects).where(effects.c.run.in_(of_thread)))
+        is_leased = effects.c.run == leased_run(thread)
+        connection.execute(delete(effects).where(effects.c.run.in_(of_thread) | is_leased))
         of_thread_jobs = events.c.job.in_(jobs) | events.c.job.in_(earlier_jobs)
         connection.execute(delete(events).where(of_thread_jobs))
         connection.execute(delete(approvals).where(approvals.c.thread == thread))

@@ -289,7 +289,7 @@ def test_a_finished_thread_has_no_pending_calls(act: Act) -> None:
                 review.InvalidDecision,
                 r"a type \(approve, edit, reject, respond\)",
             )
-            for decision in ("approve", {"type": "allow"}, {}, None)
+            for decision in ("allow", {"type": "allow"}, {}, None)
         ),
         # Arguments of a wrong type
         ("edit", ("euros", "call_1"), review.InvalidDecision, "a dict with all of its arguments"),

@@ -119,6 +119,25 @@ def test_a_worker_that_dies_during_a_message(
     assert min(journal.times("pay").values()) == 1
 
 
+def test_a_worker_that_dies_while_it_ends_the_turn_before(sqlite_url: str, tmp_path: Path) -> None:
+    """The message is in the history, behind calls that have an answer."""
+    with closing(Service(sqlite_url)) as service:
+        service.add("desk", make_desk(Journal(tmp_path / "journal"), calls=2))
+
+        def begin(thread: str) -> None:
+            service.submit("desk", thread=thread, message="Pay.", message_id="m-0")
+            assert not work(service, thread, 4)  # between an answer of the model and its tools
+            service.submit(
+                "desk", thread=thread, message="Pay.", message_id="m-1", busy="interrupt"
+            )
+
+        def check(thread: str) -> None:
+            check_history(service.threads.state(thread).values["messages"], ["m-0", "m-1"])
+            assert status_of(service, thread) == "idle"
+
+        assert each_death(begin, check, service) > 5
+
+
 def test_the_clock_of_the_next_worker_may_be_behind(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

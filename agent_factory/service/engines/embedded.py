@@ -9,7 +9,7 @@ from functools import partial
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, cast
 
-from agent_factory.service.engines.engine import JobRef, Work
+from agent_factory.service.engines.engine import Engine, JobRef, Work
 from agent_factory.service.rows import logged
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import Claim, Slot
@@ -21,7 +21,7 @@ _CONTENDED = 0.05  # until the worker that counts the jobs of a tenant has taken
 _AT_ONCE = 50  # jobs of one claim: the event loop has other runs meanwhile
 
 
-class Embedded:
+class Embedded(Engine):
     """Engine of processes that share a database. It needs no other server.
 
     The row of a thread names its job, so the transaction of a message gives out the job as well.
@@ -34,9 +34,6 @@ class Embedded:
     def start(self, job: JobRef) -> None:
         """Do nothing: the transaction of the job has woken the processes."""
 
-    def cancel(self, job: JobRef) -> None:
-        """Do nothing: the transaction of the end has taken the job back."""
-
     def serve(self, work: Work, slots: int) -> list[Thread]:
         """Take jobs in a thread of this process."""
         self._taker = Taker(cast("Worker", work), slots)  # it takes jobs in batches
@@ -46,9 +43,6 @@ class Embedded:
         """Take no more jobs. The worker waits for the running ones."""
         if self._taker is not None:
             self._taker.stop(seconds)
-
-    def fault(self) -> None:
-        """None: there is no server that could be away."""
 
 
 class Taker:

@@ -85,6 +85,9 @@ class Engine(Protocol):
     The engine promises that each `start` leads to at least one `carry_out` of this job, not before
     its delay, and that a job whose process dies begins again. It need not promise order, nor that a
     job runs once: the service does.
+
+    A class of your own may inherit from this class: `name` and `start` are then enough for a queue
+    whose consumers call `Service.carry_out`.
     """
 
     @property
@@ -100,6 +103,7 @@ class Engine(Protocol):
 
     def cancel(self, job: JobRef) -> None:
         """Forget a job that was cancelled: a hint, since the job cannot write any more."""
+        return
 
     def serve(self, work: Work, slots: int) -> Sequence[Thread]:
         """Carry out jobs in this process, at most `slots` at once. Returns at once.
@@ -107,12 +111,15 @@ class Engine(Protocol):
         Returns:
             The threads that do so: a process is not ready once a thread has ended by mistake.
         """
+        return ()
 
     def stop(self, seconds: float) -> None:
         """Take no more jobs, and wait at most some seconds for the running ones."""
+        return
 
     def fault(self) -> str | None:
         """Why the engine gives out no jobs, such as a server that is away; None if it does."""
+        return None
 
 
 _SCHEMES = {"restate": "Restate", "restate+https": "Restate", "temporal": "Temporal"}

@@ -13,7 +13,7 @@ from sqlalchemy import insert, update
 from agent_factory.errors import ArgumentError
 from agent_factory.service import Service
 from agent_factory.service import worker as module
-from agent_factory.service.engines import Embedded
+from agent_factory.service.engines import Embedded, Engine, JobRef
 from agent_factory.service.tables import threads, workers
 from service.desk import Journal, check_history, make_desk, waiting
 from service.engines.own_engine import OwnEngine
@@ -104,6 +104,44 @@ def test_a_job_waits_for_its_time_and_for_the_limit_of_its_tenant(
     assert one.result(WAIT)
     assert two.result(WAIT)  # a thread that waits for a decision does not count
     assert all(0 < job.delay < 0.3 for job in engine.started)
+
+
+class Queue(Engine):
+    """A queue of a product: `start` puts ids into it, and short processes take them out."""
+
+    name = "queue"
+
+    def __init__(self) -> None:
+        self.jobs: list[str] = []
+
+    def start(self, job: JobRef) -> None:
+        self.jobs.append(job.id)
+
+
+def test_consumers_that_live_for_one_job(url: str, journal: Journal) -> None:
+    queue = Queue()
+
+    def take(job: str) -> str:
+        """A process: a lambda, or a task of Celery."""
+        with Service(url, engine=queue, pace=QUICK) as service:
+            service.add("desk", make_desk(journal, review=True, calls=1))
+            return service.carry_out(job).status
+
+    with closing(Service(url, engine=queue)) as web:
+        web.add("desk", make_desk(journal, review=True, calls=1))
+        web.limit("", concurrency=1)
+        for at in range(2):
+            web.submit("desk", thread=f"t-{at}", message="Pay.", message_id="m-1")
+        statuses = []
+        while queue.jobs:
+            statuses.append(take(job := queue.jobs.pop(0)))
+            for wait in web.inbox().waits():
+                web.decide(wait.id, "approve", by="ann")
+            assert take(job) == "lost"  # a queue that delivers twice
+        assert statuses == ["waiting", "waiting", "done", "done"]
+        for at in range(2):
+            check_history(web.threads.state(f"t-{at}").values["messages"], ["m-1"])
+    assert set(journal.times("pay").values()) == {1}
 
 
 def test_jobs_that_an_engine_has_forgotten_are_started_again(
