@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -266,6 +267,8 @@ def test_the_examples_in_docstrings_run(package: str, names: list[str]) -> None:
     assert [n for n in names if doctest.testmod(importlib.import_module(n)).failed] == []
 
 
+LOGS = r"logged|(logger|_LOG)\.(warning|error|exception|log)"
+
 ERRORS = (DOCS / "errors.md").read_text(encoding="utf-8")
 
 
@@ -310,6 +313,45 @@ def test_the_table_of_versions_has_the_bounds_of_the_package() -> None:
     assert {"Python", *map(package_of, project["dependencies"])} <= {name for name, _ in rows}
     for name, bounds in rows:
         assert re.search(rf"^{re.escape(name)}(\[\w+\])?{re.escape(bounds)}$", text, re.M), name
+
+
+def log_texts() -> set[str]:
+    """First sentences of the lines that a service logs at WARNING or above; "…" for values."""
+    texts: list[str] = []
+    for path in ROOT.glob("agent_factory/serv*/**/*.py"):  # service and serve
+        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        values: dict[str, list[ast.expr]] = {}
+        for node in nodes:
+            if isinstance(node, ast.Assign):
+                values.setdefault(ast.unparse(node.targets[0]), []).append(node.value)
+        for node in nodes:
+            if isinstance(node, ast.Call) and re.fullmatch(LOGS, name := ast.unparse(node.func)):
+                texts += texts_of(node.args[name.endswith(".log")], values)
+    lines = {re.sub(r"%\w", "…", text).partition(". ")[0].removesuffix(".") for text in texts}
+    return {line for line in lines if re.search(r"\w", line)}
+
+
+def texts_of(node: ast.expr, values: dict[str, list[ast.expr]]) -> list[str]:
+    """The texts that an expression may be, with "…" for its values."""
+    match node:
+        case ast.Constant(str(text)):
+            return [text]
+        case ast.JoinedStr(parts):
+            return ["".join(texts_of(part, values)[0] for part in parts)]
+        case ast.FormattedValue(value):
+            return texts_of(value, values)
+        case ast.Name(name) if name in values:
+            return [text for value in values[name] for text in texts_of(value, values)]
+    return ["…"]
+
+
+def test_the_runbook_has_each_line_that_a_service_logs() -> None:
+    page = (DOCS / "service" / "runbook.md").read_text(encoding="utf-8")
+    rows = [re.escape(row.removesuffix(".")) for row in re.findall("`([^`]+)`", page)]
+    known = re.compile("|".join(rows).replace("…", ".+"))
+    texts = log_texts()
+    assert len(texts) > 25
+    assert [text for text in texts if not known.fullmatch(text)] == []
 
 
 def package_of(requirement: str) -> str:
