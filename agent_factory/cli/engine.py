@@ -30,7 +30,7 @@ _PROGRAMS = {
 
 def engine(
     name: Annotated[Literal["temporal", "restate"], typer.Argument(help="The engine.")],
-    port: Annotated[int | None, typer.Option(help="The port; by default, that of its own.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port; by default, 7233 or 8080.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="A folder for its data, which a restart finds again.")
     ] = None,
@@ -49,7 +49,7 @@ def engine(
 def _command(name: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
     """The command that starts a server, and its environment."""
     program, install = _PROGRAMS[name]
-    # Beside Python as well: the environment may not be active.
+    # Next to Python as well: the environment may not be active.
     found = shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
     if found is None:
         raise CommandError(f"The program {program} of the engine is not installed: {install}")

@@ -101,7 +101,7 @@ class Operations(ABC):
         """Let another engine give out the jobs, as `Service(engine=...)`, before `start`.
 
         Raises:
-            ArgumentError: The text is no URL of an engine, or the service has been started.
+            ArgumentError: The text is not the URL of an engine, or the service has been started.
         """
         if self._worker is not None:
             raise ArgumentError("use", "this service has been started.", "Call stop() first.")

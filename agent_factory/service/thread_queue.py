@@ -411,13 +411,13 @@ class ThreadQueue:
             connection.execute(of_thread.values(epoch=lease.epoch))
         return replace(claim, lease=lease, run=run)
 
-    def take(self, job: str, worker: str, silence: float) -> Claim | Outcome:
+    def take(self, job: str, worker: str, patience: float) -> Claim | Outcome:
         """Take one job, as `Work.carry_out` promises.
 
         The engine calls again where a process has died. If that process has given no sign of life
-        for some seconds of `silence`, its job is taken over, else a later call decides.
+        for `patience` seconds, its job is taken over, else a later call decides.
         """
-        thread_id, later = thread_of(job), Outcome("later", silence / 4)
+        thread_id, later = thread_of(job), Outcome("later", patience / 4)
         with self._database.begin() as connection:
             thread = lock_thread(connection, thread_id)
             of_job = select(runs.c.run_id).where(runs.c.job == job)
@@ -425,7 +425,7 @@ class ThreadQueue:
                 return Outcome("lost")
             if thread.status == "running":
                 of_owner = select(workers.c.id).where(workers.c.id == thread.owner)
-                is_alive = of_owner.where(workers.c.beat > clock() - silence)
+                is_alive = of_owner.where(workers.c.beat > clock() - patience)
                 if connection.execute(is_alive).first() is not None:
                     return later
             elif thread.status != "queued":

@@ -129,7 +129,7 @@ def engine_of(engine: Engine | str | None) -> Engine:
     """The engine of a URL, or an engine itself; None and "embedded" need no server.
 
     Raises:
-        ArgumentError: The text is no URL of an engine.
+        ArgumentError: The text is not the URL of an engine.
         MissingExtra: The package of the engine is not installed.
 
     >>> engine_of("embedded").name
