@@ -11,9 +11,8 @@ from sqlalchemy import Select, select, update
 
 from agent_factory.review import StandingApproval
 from agent_factory.service.database import Database
-from agent_factory.service.errors import NotFound
 from agent_factory.service.leases import Lease, aborting
-from agent_factory.service.rows import having, read_row
+from agent_factory.service.rows import having, must_exist, read_row
 from agent_factory.service.tables import approvals
 from agent_factory.service.thread_queue import ThreadQueue, lock_thread
 
@@ -28,16 +27,14 @@ class Approvals:
         """The approvals, the newest first; with `active`, without revoked and expired ones."""
         query = self._select(active=active).order_by(approvals.c.given_at.desc(), approvals.c.id)
         query = query.where(*having(approvals, agent=agent))
-        with self._database.read() as connection:
-            return [read_row(StandingApproval, row) for row in connection.execute(query)]
+        return [read_row(StandingApproval, row) for row in self._database.rows(query)]
 
     def revoke(self, approval_id: str, by: str) -> StandingApproval:
         """End an approval; NotFound if the tenant has no such approval."""
         query = self._select(active=False).where(approvals.c.id == approval_id)
         with self._database.begin() as connection:
-            row = connection.execute(query.with_for_update()).first()
-            if row is None:
-                raise NotFound(f"approval {approval_id!r}", "does not exist.")
+            result = connection.execute(query.with_for_update())
+            row = must_exist(result.first(), f"approval {approval_id!r}")
             # A second revoke changes nothing: the row keeps the person and the time of the first.
             if row.revoked_at is None:
                 ended = update(approvals).where(approvals.c.id == approval_id)
@@ -92,12 +89,11 @@ class SharedApprovals(Approvals):
         query = self._select(active=True).where(
             *having(approvals, agent=self._agent, tool=call["name"], id=approval_id)
         )
-        with aborting(), self._database.read() as connection:
+        with aborting():
             # By the clock of the database, as in the query: clocks of workers may differ.
-            now = connection.execute(select(self._database.now)).scalar_one()
-            rows = connection.execute(query).all()
-        found = (read_row(StandingApproval, row) for row in rows)
-        return next((each for each in found if each.covers(call, schema, thread, now)), None)
+            rows = self._database.rows(query.add_columns(self._database.now.label("now")))
+        pairs = ((read_row(StandingApproval, row), row.now) for row in rows)
+        return next((each for each, now in pairs if each.covers(call, schema, thread, now)), None)
 
     def use(self, approval: StandingApproval, call: ToolCall, thread: str | None) -> None:
         """Note in the audit that a call runs by an approval."""

@@ -26,7 +26,7 @@ from agent_factory.service.arguments import check_choice
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import AlreadyExists, NotFound, ReadOnly
 from agent_factory.service.messages import as_config
-from agent_factory.service.rows import having, read_row
+from agent_factory.service.rows import having, must_exist, read_row
 from agent_factory.service.tables import assistant_versions as versions
 from agent_factory.service.tables import assistants
 
@@ -184,10 +184,7 @@ class Assistants:
         for own in self._agents():
             if assistant in (own.id, own.agent):
                 return own
-        with self._database.read() as connection:
-            row = connection.execute(
-                self._current().where(assistants.c.assistant_id == assistant)
-            ).first()
+        row = self._database.row(self._current().where(assistants.c.assistant_id == assistant))
         if row is None:
             names = ", ".join(self._backend.agents)
             raise NotFound(f"assistant {assistant!r}", f"does not exist. Agents: {names}.")
@@ -280,10 +277,8 @@ class Assistants:
             return [current][offset:][:limit]
         query = select(versions, versions.c.created_at.label("updated_at"))
         query = query.where(*self._of(versions, assistant)).order_by(versions.c.version.desc())
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        wanted = (metadata or {}).items()
-        matches = [match for match in map(_assistant_of, rows) if wanted <= match.metadata.items()]
+        every, wanted = map(_assistant_of, self._database.rows(query)), (metadata or {}).items()
+        matches = [match for match in every if wanted <= match.metadata.items()]
         return matches[offset:][:limit]
 
     def set_latest(self, assistant: str, version: int) -> Assistant:
@@ -344,8 +339,7 @@ class Assistants:
         query = self._current().where(*having(versions, agent=agent))
         if name is not None:
             query = query.where(versions.c.name.icontains(name, autoescape=True))
-        with self._database.read() as connection:
-            rows = connection.execute(query.order_by(assistants.c.created_at)).all()
+        rows = self._database.rows(query.order_by(assistants.c.created_at))
         agents = [
             own
             for own in self._agents()
@@ -370,14 +364,9 @@ class Assistants:
         return table.c.tenant == self._tenant, table.c.assistant_id == assistant
 
     def _lock(self, connection: Connection, assistant: str) -> None:
-        """Keep others from writing versions until the transaction ends.
-
-        Raises:
-            NotFound: Somebody has deleted the assistant.
-        """
+        """Keep others from writing versions until the transaction ends; NotFound if it is gone."""
         query = select(assistants).where(*self._of(assistants, assistant)).with_for_update()
-        if connection.execute(query).first() is None:
-            raise NotFound(f"assistant {assistant!r}", "does not exist.")
+        must_exist(connection.execute(query).first(), f"assistant {assistant!r}")
 
     def _take(self, connection: Connection, assistant: str, version: int) -> None:
         changed = update(assistants).where(*self._of(assistants, assistant))

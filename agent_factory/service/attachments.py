@@ -20,9 +20,6 @@ def attachments_of(
     """The kinds of files in messages to an agent.
 
     None takes the kinds in the profile of the model; none without a profile.
-
-    Raises:
-        ArgumentError: `attachments` is not a list of kinds.
     """
     if isinstance(attachments, str):
         reason = f"must be a list of kinds, got {describe(attachments)}."

@@ -27,6 +27,7 @@ from agent_factory.service.metrics import Metrics
 from agent_factory.service.outputs import Outputs
 from agent_factory.service.pace import Pace
 from agent_factory.service.public_state import PublicState
+from agent_factory.service.rows import must_exist
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.schedules import Schedules
 from agent_factory.service.signals import Signals
@@ -181,11 +182,7 @@ class Backend:
 
     def agent_of(self, thread: str, tenant: str | None = None) -> RegisteredAgent:
         """The agent of a thread; NotFound without the thread, a message, or the agent."""
-        with self.database.read() as connection:
-            row = connection.execute(_AGENT, {"id": thread}).first()
-        # One text for both: a tenant must not learn the ids of other tenants.
-        if row is None or tenant not in (None, row.tenant):
-            raise NotFound(f"thread {thread!r}", "does not exist.")
+        row = must_exist(self.database.row(_AGENT, {"id": thread}), f"thread {thread!r}", tenant)
         if not row.agent:
             raise NotFound(f"thread {thread!r}", "has no message yet.", "Submit one first.")
         return self.agent(row.agent)

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import math
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -105,8 +105,8 @@ class SharedJobs:
         query = select(background_jobs.c.id).where(background_jobs.c.id == self._id(id))
         if attempt is not None:
             query = query.where(background_jobs.c.attempt == attempt)
-        with aborting(), self._backend.database.read() as connection:
-            return connection.execute(query).first() is not None
+        with aborting():
+            return self._backend.database.row(query) is not None
 
     def end(self, id: str, message: HumanMessage, attempt: int) -> None:
         """Send the message of an attempt that has ended, if `keeps` is True for the attempt."""
@@ -216,10 +216,8 @@ def take_lost_jobs(backend: Backend, worker: str, most: int) -> list[LostJob]:
     query = select(background_jobs.c.id, background_jobs.c.thread_id, background_jobs.c.attempt)
     query = query.join(runs, of_job).where(runs.c.agent.in_([*backend.agents]))
     query = query.where(_IS_LOST, _may_be_repeated(backend)).order_by(background_jobs.c.deadline)
-    with backend.database.read() as connection:
-        rows: Sequence[Any] = connection.execute(query).all()
     # One by one, so that other workers get jobs, too.
-    taken = (_take(backend, worker, row) for row in rows)
+    taken = (_take(backend, worker, row) for row in backend.database.rows(query))
     return [*islice(filter(None, taken), most)]
 
 
@@ -274,10 +272,8 @@ def report_lost_jobs(backend: Backend) -> int:
     A job whose report fails holds up no other job.
     """
     lost = select(background_jobs).where(_IS_LOST, ~_may_be_repeated(backend))
-    with backend.database.read() as connection:
-        rows = connection.execute(lost).all()
     number = 0
-    for row in rows:
+    for row in backend.database.rows(lost):
         with logged("The loss of job %s is not reported.", row.id):
             message = load(row.lost)
             number += _send(backend, row.id, row.thread_id, message, row.attempt, skip_locked=True)

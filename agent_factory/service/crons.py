@@ -11,9 +11,8 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from agent_factory.service.arguments import check_choice, check_name
 from agent_factory.service.backend import Backend
-from agent_factory.service.errors import NotFound
 from agent_factory.service.metadata_search import has_metadata
-from agent_factory.service.rows import having, read_row
+from agent_factory.service.rows import having, must_exist, read_row
 from agent_factory.service.scheduled_messages import check_cron
 from agent_factory.service.schedules import Cron
 from agent_factory.service.tables import schedules
@@ -104,11 +103,10 @@ class Crons:
         check_choice("sort_by", sort_by, get_args(CronSort))
         key = schedules.c["id" if sort_by == "cron_id" else sort_by]
         order = (key.desc() if descending else key.asc()).nulls_last()
-        with self._database.read() as connection:
-            query = select(schedules).where(*self._matching(connection, **filters))
-            query = query.order_by(order, schedules.c.created_at, schedules.c.id)
-            rows = connection.execute(query.limit(limit).offset(offset))
-            return [read_row(Cron, row) for row in rows]
+        query = select(schedules).where(*self._matching(**filters))
+        query = query.order_by(order, schedules.c.created_at, schedules.c.id)
+        rows = self._database.rows(query.limit(limit).offset(offset))
+        return [read_row(Cron, row) for row in rows]
 
     def count(self, **filters: Any) -> int:
         """Count crons.
@@ -117,9 +115,9 @@ class Crons:
             **filters: `assistant`, `thread`, `enabled`, and `metadata`, which the metadata of a
                 cron contain.
         """
-        with self._database.read() as connection:
-            query = select(func.count()).where(*self._matching(connection, **filters))
-            return connection.execute(query).scalar_one()
+        query = select(func.count()).where(*self._matching(**filters))
+        (number,) = self._database.values(query)
+        return int(number)
 
     def change(self, cron: str, **values: Any) -> Cron:
         """Change arguments of a cron. Keys of `metadata` are added to the present keys.
@@ -147,25 +145,22 @@ class Crons:
             connection.execute(delete(schedules).where(schedules.c.id == cron))
 
     def _get(self, connection: Connection, cron: str) -> Cron:
-        query = select(schedules).where(schedules.c.id == cron, *self._matching(connection))
-        row = connection.execute(query).first()
-        if row is None:
-            raise NotFound(f"cron {cron!r}", "does not exist.")
-        return read_row(Cron, row)
+        query = select(schedules).where(schedules.c.id == cron, *self._matching())
+        return read_row(Cron, must_exist(connection.execute(query).first(), f"cron {cron!r}"))
 
     def _matching(
         self,
-        connection: Connection,
         assistant: str | None = None,
         thread: str | None = None,
         enabled: bool | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> list[ColumnElement[bool]]:
         filters = {"assistant": assistant, "thread_id": thread, "enabled": enabled}
+        is_sqlite = self._database.is_sqlite
         return [
             *having(schedules, tenant=self._tenant, **filters),
             schedules.c.assistant != "",  # the other rows are schedules of the product
-            *([has_metadata(connection, schedules.c.metadata, metadata)] if metadata else []),
+            *([has_metadata(schedules.c.metadata, metadata, sqlite=is_sqlite)] if metadata else ()),
         ]
 
 

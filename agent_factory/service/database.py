@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property, partial
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     Connection,
     Engine,
+    Row,
     Table,
     create_engine,
     event,
@@ -43,6 +44,7 @@ from tenacity.retry import retry_base
 
 from agent_factory.errors import ArgumentError, require
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
+from agent_factory.service.metadata_search import contains_text
 from agent_factory.service.migrations.schema import Report
 from agent_factory.service.migrations.upgrade import Upgrade, create_tables, take_step, upgrade_of
 from agent_factory.service.tables import clock
@@ -216,6 +218,25 @@ class Database:
         self.set_up()
         with explained(), self._reading.connect() as connection:
             yield connection
+
+    def rows(self, query: Any, parameters: Mapping[str, object] | None = None) -> list[Any]:
+        """The rows of one query."""
+        with self.read() as connection:
+            return [*connection.execute(query, parameters)]
+
+    def row(self, query: Any, parameters: Mapping[str, object] | None = None) -> Row[Any] | None:
+        """The first row of one query; None without a row."""
+        with self.read() as connection:
+            return connection.execute(query, parameters).first()
+
+    def values(self, query: Any, parameters: Mapping[str, object] | None = None) -> list[Any]:
+        """The first column of the rows of one query."""
+        return [row[0] for row in self.rows(query, parameters)]
+
+    def write(self, statement: Any) -> int:
+        """Carry out one statement in one transaction; return the number of its rows."""
+        with self.begin() as connection:
+            return connection.execute(statement).rowcount
 
     def create(self) -> None:
         """Create the tables of an empty database: service, checkpoints and store."""
@@ -504,6 +525,7 @@ def set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
                 connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
         connection.execute("PRAGMA foreign_keys=ON")
+        connection.create_function("agent_factory_contains", 2, contains_text, deterministic=True)
     except BaseException:
         connection.close()  # SQLAlchemy leaves it open if a listener fails
         raise

@@ -196,8 +196,7 @@ class DeliveryQueue(ABC, Generic[Item]):
         query = self.select(running).where(
             or_(due <= now, due > latest), id.not_in([item.id for item in running])
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query.order_by(due).limit(AT_ONCE)).all()
+        rows = self._database.rows(query.order_by(due).limit(AT_ONCE))
         claimed: list[Item] = []
         for row in self.spread(rows, running)[:most]:
             key, attempt = row._mapping[id], row._mapping[attempts] + 1
@@ -205,8 +204,7 @@ class DeliveryQueue(ABC, Generic[Item]):
             this = update(id.table).where(id == key, attempts == attempt - 1)
             # After the death of this process, the delivery is due again.
             this = this.values({attempts: attempt, due: now + CLAIM_SECONDS})
-            with self._database.begin() as connection:
-                is_ours = connection.execute(this).rowcount
+            is_ours = self._database.write(this)
             if is_ours and (item := self.item(row, attempt)) is not None:
                 claimed.append(item)
             elif is_ours:
@@ -225,8 +223,7 @@ class DeliveryQueue(ABC, Generic[Item]):
 
     def _write(self, statement: Update | Delete, key: str, attempt: int) -> None:
         id, _, attempts = self.columns
-        with self._database.begin() as connection:
-            connection.execute(statement.where(id == key, attempts == attempt))
+        self._database.write(statement.where(id == key, attempts == attempt))
 
     def spread(self, rows: Sequence[Row[Any]], running: Sequence[Item]) -> Sequence[Row[Any]]:
         """The due rows that may begin next to the running deliveries."""

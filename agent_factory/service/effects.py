@@ -46,8 +46,8 @@ class SharedEffects:
         statement = update(effects).where(
             effects.c.key == effect.key, effects.c.attempt == effect.attempt
         )
-        with aborting(), self._database.begin() as connection:
-            connection.execute(statement.values(result_data=result))
+        with aborting():
+            self._database.write(statement.values(result_data=result))
 
     def release(self, effect: Effect) -> None:
         """Delete the record, unless another attempt has the record or it has a result."""
@@ -56,11 +56,11 @@ class SharedEffects:
             effects.c.attempt == effect.attempt,
             effects.c.result_data.is_(None),
         )
-        with aborting(), self._database.begin() as connection:
-            connection.execute(statement)
+        with aborting():
+            self._database.write(statement)
 
     def of_run(self, run: str) -> Sequence[Effect]:
         """The records of a run, in the order in which they were inserted."""
         query = select(effects).where(effects.c.run == run).order_by(effects.c.number)
-        with aborting(), self._database.read() as connection:
-            return [read_row(Effect, row) for row in connection.execute(query)]
+        with aborting():
+            return [read_row(Effect, row) for row in self._database.rows(query)]

@@ -157,10 +157,8 @@ class EventLog:
 
     def forget(self) -> None:
         """Delete events after an hour."""
-        with self._database.begin() as connection:
-            connection.execute(
-                delete(events).where(events.c.at < self._database.now - KEEP_SECONDS)
-            )
+        old = events.c.at < self._database.now - KEEP_SECONDS
+        self._database.write(delete(events).where(old))
 
     # Reading
 
@@ -177,8 +175,8 @@ class EventLog:
             moment = self.signals.now("events", job)
             rows: Sequence[Any] = ()
             # A stream waits for a database that restarts, and goes on.
-            with suppress(DatabaseUnavailable), self._database.read() as connection:
-                rows = connection.execute(self._read, {"its_job": job, "after": after}).all()
+            with suppress(DatabaseUnavailable):
+                rows = self._database.rows(self._read, {"its_job": job, "after": after})
             for row in rows:
                 after = row.id
                 yield row.id, [load(part) for part in load(row.data)]

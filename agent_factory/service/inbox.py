@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
-from sqlalchemy import ColumnElement, Connection, Row, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, update
 
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.review import (
@@ -49,6 +49,7 @@ Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "openai", "mcp", "a
 """The interface through which a decision came."""
 
 
+_IS_OPEN = waits.c.decided_at.is_(None)
 _FOR_PEOPLE = waits.c.kind != "client"
 """Condition of waits about which people decide."""
 
@@ -105,24 +106,17 @@ class Inbox:
         )
         query = select(waits).where(*self._own(), *filters)
         if not decided:
-            query = query.where(waits.c.decided_at.is_(None))
+            query = query.where(_IS_OPEN)
         if thread is None:
             query = query.where(_FOR_PEOPLE)
         if text:
-            with_title = select(threads.c.thread_id).where(
-                threads.c.title.icontains(text, autoescape=True)
-            )
-            query = query.where(
-                # Escaped, since a person may look for "%" and "_".
-                waits.c.args.icontains(text, autoescape=True)
-                | waits.c.thread_id.icontains(text, autoescape=True)
-                | waits.c.thread_id.in_(with_title)
-            )
+            # Escaped, since a person may look for "%" and "_".
+            columns = (waits.c.args, waits.c.thread_id, threads.c.title)
+            args, id, title = (column.icontains(text, autoescape=True) for column in columns)
+            with_title = waits.c.thread_id.in_(select(threads.c.thread_id).where(title))
+            query = query.where(args | id | with_title)
         query = query.order_by(waits.c.priority.desc(), waits.c.created_at)
-        with self._database.read() as connection:
-            now = connection.execute(select(self._database.now)).scalar_one()
-            rows = connection.execute(query.limit(limit).offset(offset)).all()
-        return [Wait.of(row, now) for row in rows]
+        return self._waits(query.limit(limit).offset(offset))
 
     def find(
         self,
@@ -145,26 +139,25 @@ class Inbox:
             if values is not None:
                 query = query.where(column.in_(values))
         if undecided:
-            query = query.where(waits.c.decided_at.is_(None))
-        query = query.order_by(waits.c.created_at.desc(), waits.c.wait_id).limit(limit)
-        with self._database.read() as connection:
-            # The time is in each row: claims expire by the clock of the database.
-            rows = connection.execute(query.add_columns(self._database.now.label("now"))).all()
+            query = query.where(_IS_OPEN)
+        query = query.order_by(waits.c.created_at.desc(), waits.c.wait_id)
+        return self._waits(query.limit(limit))
+
+    def _waits(self, query: Select[Any]) -> list[Wait]:
+        # The time is in each row: claims expire by the clock of the database.
+        rows = self._database.rows(query.add_columns(self._database.now.label("now")))
         return [Wait.of(row, row.now) for row in rows]
 
     def count(self) -> int:
         """Count the undecided waits, without calls that a client runs."""
-        undecided = waits.c.decided_at.is_(None)
-        query = select(func.count()).where(undecided, _FOR_PEOPLE, *self._own())
-        with self._database.read() as connection:
-            return connection.execute(query).scalar_one()
+        query = select(func.count()).where(_IS_OPEN, _FOR_PEOPLE, *self._own())
+        (number,) = self._database.values(query)
+        return int(number)
 
     def tools(self) -> list[str]:
         """The tools of the undecided waits, without calls that a client runs."""
-        undecided = waits.c.decided_at.is_(None)
-        query = select(waits.c.tool).where(undecided, _FOR_PEOPLE, *self._own()).distinct()
-        with self._database.read() as connection:
-            return sorted(connection.execute(query).scalars())
+        query = select(waits.c.tool).where(_IS_OPEN, _FOR_PEOPLE, *self._own()).distinct()
+        return sorted(self._database.values(query))
 
     def get(self, wait_id: str) -> Wait:
         """One wait, also a decided one.
@@ -172,9 +165,9 @@ class Inbox:
         Raises:
             NotFound: The tenant has no such wait.
         """
-        with self._database.read() as connection:
-            now = connection.execute(select(self._database.now)).scalar_one()
-            return Wait.of(self._find(connection, wait_id), now)
+        for wait in self.find(ids=[wait_id]):
+            return wait
+        raise _missing(wait_id)
 
     def claim(self, wait_id: str, *, by: str, seconds: float = CLAIM_SECONDS) -> Wait:
         """Claim a wait for one person, or extend a claim.
@@ -410,12 +403,10 @@ class Inbox:
         thread is locked comes later, as in `ThreadQueue.take_over`. `late` has the seconds for an
         escalated wait, by agent.
         """
-        query = select(waits.c.wait_id, waits.c.thread_id).where(
-            waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
-        )
-        with self._database.read() as connection:
-            # All: a part of them could be nothing but locked threads and faults.
-            places = connection.execute(query.order_by(waits.c.deadline)).all()
+        is_late = waits.c.deadline < self._database.now
+        query = select(waits.c.wait_id, waits.c.thread_id).where(_IS_OPEN, is_late)
+        # All: a part of them could be nothing but locked threads and faults.
+        places = self._database.rows(query.order_by(waits.c.deadline))
         number = 0
         for wait_id, thread_id in places:
             if is_stopping():
@@ -476,8 +467,7 @@ class Inbox:
         query = select(audit).where(*filters).order_by(audit.c.id.desc()).limit(limit)
         if before is not None:
             query = query.where(audit.c.id < before)
-        with self._database.read() as connection:
-            return [AuditEntry.of(row) for row in connection.execute(query)]
+        return [AuditEntry.of(row) for row in self._database.rows(query)]
 
     def _check_right(self, wait: Wait, by: str) -> None:
         """Raise DecisionForbidden if a person may not decide about a call that no client runs."""
@@ -498,7 +488,7 @@ class Inbox:
             select(waits).where(waits.c.wait_id == wait_id, *self._own())
         ).first()
         if row is None:
-            raise NotFound(f"wait {wait_id!r}", "does not exist.", "inbox().waits() shows all.")
+            raise _missing(wait_id)
         return row
 
     def _lock(self, connection: Connection, wait_id: str, by: str) -> Row[Any]:
@@ -522,7 +512,6 @@ class Inbox:
 
 
 def _call_of(wait: Wait) -> PendingCall:
-    """The call of a wait."""
     return PendingCall(
         # A pause has no call.
         wait.call_id or wait.id,
@@ -534,6 +523,10 @@ def _call_of(wait: Wait) -> PendingCall:
         remember=wait.remember,
         digest=wait.digest,
     )
+
+
+def _missing(wait_id: str) -> NotFound:
+    return NotFound(f"wait {wait_id!r}", "does not exist.", "inbox().waits() shows all.")
 
 
 def _decided_text(row: Row[Any]) -> str:

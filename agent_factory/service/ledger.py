@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import datetime, time, timedelta, tzinfo
 from functools import cached_property
 from string import Formatter
 from time import monotonic
 from typing import Any, Literal, get_args
 from uuid import uuid4
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import (
     ColumnElement,
@@ -39,6 +38,7 @@ from agent_factory.middleware.budget import (
     Reservation,
     Spent,
 )
+from agent_factory.service.cron import zone_of
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.jobs import AGENT_KEY, RUN_KEY, TENANT_KEY
@@ -154,12 +154,7 @@ class SharedLedger(Ledger):
             raise ArgumentError("per", f"must be 'hour', 'day', 'month' or None, got {per!r}.")
         self.scope, self.per, self._expires_after = scope, per, expires_after
         self._fields = _fields_of(scope)
-        try:
-            self._zone: tzinfo = UTC if timezone is None else ZoneInfo(timezone)
-        except (LookupError, OSError, TypeError, ValueError):
-            # ZoneInfo raises each: for unknown names, folders, values that are not text, and paths.
-            reason = f"must be the name of a time zone, got {timezone!r}."
-            raise ArgumentError("timezone", reason, "Pass such as 'Europe/Berlin'.") from None
+        self._zone = zone_of(timezone)
         self._per = "" if per is None else f"{per} {timezone or 'UTC'}"
         self._service: Service | None = None
         self._own_database: Database | None = None
@@ -234,10 +229,9 @@ class SharedLedger(Ledger):
                         **values,
                     )
                 )
-                parameters = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
-                if connection.execute(
-                    self._take, {**parameters, **additions, **needs, **elapsed}
-                ).first():
+                place = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
+                result = connection.execute(self._take, {**place, **additions, **needs, **elapsed})
+                if result.first():
                     break
                 # Only this attempt: in SQLite, other threads may share the transaction.
                 attempt.rollback()
@@ -322,26 +316,20 @@ class SharedLedger(Ledger):
         """Add an amount to the scope and to its breakdown, and give its reservation back."""
         values = {f"add_{name}": getattr(amount, name) for name in AMOUNTS}
         self._change(connection, self._spend, scope, {**values, **reservation})
+        values |= {"at_scope": scope, "at_per": self._per}
         # The second row takes amounts without room among the first rows, and is one row more.
         for (agent, part), most in ((spender, MAX_PARTS), (("", "other"), MAX_PARTS + 1)):
-            parameters = {
-                "at_scope": scope,
-                "at_per": self._per,
-                "at_agent": agent,
-                "at_part": part,
-            }
-            if connection.execute(self._share, {**parameters, **values, "most": most}).first():
+            row = {**values, "at_agent": agent, "at_part": part, "most": most}
+            if connection.execute(self._share, row).first():
                 return
 
     def _change(
         self, connection: Connection, statement: Update, scope: str, values: Mapping[str, object]
     ) -> None:
         """Update the row of a scope, in the present window by the clock of the database."""
-        parameters = {"at_scope": scope, "at_per": self._per}
+        place = {"at_scope": scope, "at_per": self._per, **values}
         # No row is changed if the scope has none yet, or if its window has ended.
-        while not connection.execute(
-            statement, {**parameters, "at_ends": self._ends, **values}
-        ).first():
+        while not connection.execute(statement, {**place, "at_ends": self._ends}).first():
             self._begin_window(connection, scope)
 
     def _begin_window(self, connection: Connection, scope: str) -> None:
@@ -478,8 +466,8 @@ class SharedLedger(Ledger):
 def end_of_window(now: float, per: Per, zone: tzinfo) -> float:
     """End of an hour, a day or a month, in seconds since 1970.
 
-    >>> datetime.fromtimestamp(end_of_window(0, "month", UTC), UTC).isoformat()
-    '1970-02-01T00:00:00+00:00'
+    >>> end_of_window(0, "month", zone_of(None)) / 86400
+    31.0
     """
     local = datetime.fromtimestamp(now, zone)
     if per == "hour":
@@ -504,7 +492,6 @@ def _outage() -> AbstractContextManager[None]:
 
 
 def _fields_of(scope: str) -> set[str]:
-    """The fields of a template."""
     hint = f"Write text, which may contain {' and '.join(f'{{{name}}}' for name in _FIELDS)}."
     try:
         parts = [*Formatter().parse(scope)]

@@ -73,7 +73,6 @@ class MessageSerializer(jsonplus.JsonPlusSerializer):
         return ormsgpack.unpackb(content, ext_hook=self._value, option=option)
 
     def _value(self, code: int, content: bytes) -> Any:
-        """The value of an extension."""
         if code == jsonplus.EXT_PYDANTIC_V2:
             parts = self._unpacked(content)
             # Not `match`, which takes as long as the rest of the function.

@@ -25,6 +25,7 @@ from agent_factory.service.errors import ConfigNotAllowed, NotFound, ThreadBusy
 from agent_factory.service.jobs import MessageJob, UndoJob, read_job
 from agent_factory.service.message_serializer import dump
 from agent_factory.service.metrics import traceparent
+from agent_factory.service.rows import must_exist
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.steering import STEER, can_be_steered
 from agent_factory.service.tables import runs, threads
@@ -104,11 +105,7 @@ def prepare(
 ) -> tuple[MessageJob, Callable[[], bool]]:  # fmt: skip
     """The job of a checked message, and the call that submits the job.
 
-    The arguments are those of `Service.submit`.
-
-    Raises:
-        NotFound: There is no such agent.
-        ArgumentError: An argument cannot be used.
+    The arguments, and the errors that concern no thread, are those of `Service.submit`.
     """
     check_name(by)
     texts = {"thread": thread, "message_id": message_id, "tenant": tenant, "by": by}
@@ -165,12 +162,7 @@ def submit(
     title: str | None,
     delay: float | None,
 ) -> bool:
-    """Write a run, and queue the run if its thread is not busy; False for a known run.
-
-    Raises:
-        NotFound: Another tenant has the thread, or the thread does not have the checkpoint.
-        ThreadBusy: The thread is not idle, and the message does not wait.
-    """
+    """Write a run, and queue the run if its thread is not busy; False for a known run."""
     thread_id = job.thread
     with backend.slot() as slot, backend.database.begin() as connection:
         if delay is not None:
@@ -229,18 +221,10 @@ def submit(
 
 
 def retry(backend: Backend, run: str, by: str) -> str:
-    """Begin a run where another run has failed; return its id, the same for each call.
-
-    Raises:
-        NotFound: There is no such run.
-        ThreadBusy: The run has not failed, or its thread has gone on since.
-    """
+    """Begin a run where another run has failed, as `Run.retry`; return its id."""
     of_run = select(runs, threads.c.run.label("last"), threads.c.status.label("of_thread"))
     of_run = of_run.join(threads, threads.c.thread_id == runs.c.thread_id)
-    with backend.database.read() as connection:
-        row = connection.execute(of_run.where(runs.c.run_id == run)).first()
-    if row is None:
-        raise NotFound(f"run {run!r}", "does not exist.")
+    row = must_exist(backend.database.row(of_run.where(runs.c.run_id == run)), f"run {run!r}")
     # As JSON, so that the id differs from each id that a client has chosen.
     identity = json.dumps(["retry", run])
     new = hashlib.sha256(identity.encode()).hexdigest()[:32]

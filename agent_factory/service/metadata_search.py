@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from sqlalchemy import Boolean, ColumnElement, Connection, Text, cast, func, literal, true
+from sqlalchemy import Boolean, ColumnElement, Text, cast, func, literal, true
 from sqlalchemy.dialects.postgresql import JSONB
-
-from agent_factory.service.database import driver_connection
 
 
 def contains(value: object, part: object) -> bool:
@@ -33,18 +31,16 @@ def contains(value: object, part: object) -> bool:
     return isinstance(value, bool) == isinstance(part, bool) and value == part
 
 
+def contains_text(text: str, part: str) -> bool:
+    """`contains` for SQLite, whose own functions for JSON take neither each key nor each number."""
+    return contains(json.loads(text), json.loads(part))
+
+
 def has_metadata(
-    connection: Connection, column: ColumnElement[object], metadata: Mapping[str, object]
+    column: ColumnElement[object], metadata: Mapping[str, object], *, sqlite: bool
 ) -> ColumnElement[bool]:
     """Condition that a column with metadata contains JSON, as `contains` defines it."""
     part = json.dumps(dict(metadata))
-    if connection.dialect.name == "sqlite":
-        # By Python: SQLite's own functions for JSON take neither each key nor each number.
-        driver_connection(connection).create_function(
-            "agent_factory_contains",
-            2,
-            lambda text, part: contains(json.loads(text), json.loads(part)),
-            deterministic=True,
-        )
+    if sqlite:
         return func.agent_factory_contains(cast(column, Text), part, type_=Boolean) == true()
     return cast(column, JSONB).contains(cast(literal(part), JSONB))

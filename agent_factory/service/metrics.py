@@ -87,8 +87,7 @@ class Metrics:
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             try:
-                with self._database.read() as connection:
-                    rows = connection.execute(query).all()
+                rows = self._database.rows(query)
             except Exception as error:
                 # A gap in a gauge, rather than an error in the thread of the exporter. Creating the
                 # tables has errors of its drivers.

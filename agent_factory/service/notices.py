@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
@@ -12,8 +11,6 @@ from typing import Any
 from sqlalchemy import Row, Select, select, update
 
 from agent_factory.service.deliveries import DeliveryQueue
-from agent_factory.service.errors import NotFound
-from agent_factory.service.inbox import Inbox
 from agent_factory.service.tables import waits
 from agent_factory.service.waits import Wait
 
@@ -50,14 +47,11 @@ class NoticeQueue(DeliveryQueue[Notice]):
 
     def select(self, running: Sequence[Notice]) -> Select[Any]:
         """The waits."""
-        return select(waits.c.wait_id, waits.c.notice_attempts, waits.c.decided_at)
+        return select(waits, self._database.now.label("now"))
 
     def item(self, row: Row[Any], attempt: int) -> Notice | None:
-        """The notice of a claimed row; None if the wait is decided, or its thread was deleted."""
-        with suppress(NotFound):
-            if row.decided_at is None:
-                return Notice(Inbox(self._backend).get(row.wait_id), attempt)
-        return None
+        """The notice of a claimed row; None if the wait is decided."""
+        return Notice(Wait.of(row, row.now), attempt) if row.decided_at is None else None
 
     def describe(self, item: Notice) -> str:
         """Name a notice for the log."""

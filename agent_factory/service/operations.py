@@ -135,11 +135,10 @@ class Operations(ABC):
             `draining`, and the version of its `tables`.
         """
         query = select(workers).order_by(workers.c.id)
-        with self._backend.database.read() as connection:
-            return [
-                {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
-                for row in connection.execute(query)
-            ]
+        return [
+            {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
+            for row in self._backend.database.rows(query)
+        ]
 
     def drain(self, worker: str | None = None) -> list[str]:
         """Ask workers to end after their runs; return the ids of the workers.

@@ -74,16 +74,10 @@ def what_is_missing(
         )
     # The agent of the thread comes first, if this message is queued behind another message.
     agent = run.agent if run.job is not None else thread.agent
-    if not details:
-        return NoWorker(
-            subject, f"is {run.status}{since} and waits for a worker: none runs.", _START
-        )
     agents = sorted({name for detail in details for name in detail["agents"]})
-    if agent not in agents:
-        return NoWorker(
-            subject,
-            f"is {run.status}{since} and waits for a worker with the agent {agent!r}; "
-            f"those that run have {agents}.",
-            _START,
-        )
-    return None
+    if agent in agents:
+        return None
+    which = (
+        f" with the agent {agent!r}; those that run have {agents}." if details else ": none runs."
+    )
+    return NoWorker(subject, f"is {run.status}{since} and waits for a worker{which}", _START)

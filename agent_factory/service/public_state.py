@@ -96,7 +96,6 @@ def _output_keys(graph: Any) -> frozenset[str]:
 
 
 def _shown_data(mode: str, data: Any, keys: frozenset[str]) -> Any:
-    """The data of a part of a stream."""
     if mode == "values":
         return _shown(data, keys)
     if mode == "updates":

@@ -59,10 +59,8 @@ def expire_reservations(database: Database, *, skip_locked: bool = False) -> int
         select(workers.c.id)
     )
     query = select(reservations).where(or_(reservations.c.expires <= database.now, is_orphan))
-    with database.read() as connection:
-        rows = connection.execute(query).all()
     number = 0
-    for row in rows:
+    for row in database.rows(query):
         # A transaction for each row: two processes at once wait for each other only once.
         fault = logged("Reservation %s was not given back.", row.id, but=passes)
         with fault, database.begin() as connection:

@@ -25,11 +25,8 @@ def whole_decision(decision: object, **parts: object) -> Any:
 def decisions_of(pending: Pending, value: object) -> dict[str, Any]:
     """Decisions by the digests of the waiting calls, as they came in: the inbox judges them.
 
-    The value is the answer to the interrupt, or a mapping of ids to answers.
-
-    Raises:
-        ArgumentError: The value does not name the interrupt.
-        InvalidAnswer: The value does not have the form of an answer.
+    The value is the answer to the interrupt, or a mapping of ids to answers. The errors are those
+    of `Service.resume`.
     """
     if not pending.asks:  # a static interrupt
         return {call.digest: {"type": "approve"} for call in pending.calls} or {

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Row, Table
 
 from agent_factory.errors import ArgumentError
-from agent_factory.service.errors import DatabaseUnavailable, ServiceError
+from agent_factory.service.errors import DatabaseUnavailable, NotFound, ServiceError
 
 T = TypeVar("T")
 logger = logging.getLogger("agent_factory.service")
@@ -27,6 +27,14 @@ def read_row(kind: type[T], row: Row[Any], **computed: Any) -> T:
 def having(table: Table, **values: Any) -> list[ColumnElement[bool]]:
     """Conditions that columns of a table have some values; None stands for any value."""
     return [table.c[name] == value for name, value in values.items() if value is not None]
+
+
+def must_exist(row: Row[Any] | None, subject: str, tenant: str | None = None) -> Row[Any]:
+    """A row; NotFound if there is none, or if another tenant has it."""
+    # One text for both: a tenant must not learn the ids of other tenants.
+    if row is None or (tenant is not None and row.tenant != tenant):
+        raise NotFound(subject, "does not exist.")
+    return row
 
 
 @contextmanager

@@ -16,12 +16,12 @@ from sqlalchemy import CompoundSelect, Row, delete, select, union, update
 from agent_factory.errors import ArgumentError
 from agent_factory.service.backend import Backend
 from agent_factory.service.background import drop_jobs
-from agent_factory.service.errors import MessageHeld, NotFound, NoWorker, RunCancelled, RunFailed
+from agent_factory.service.errors import MessageHeld, NoWorker, RunCancelled, RunFailed
 from agent_factory.service.jobs import MessageJob, load_input, read_job
 from agent_factory.service.leases import Lease, take_lease
 from agent_factory.service.messages import retry
 from agent_factory.service.progress import Progress, what_is_missing
-from agent_factory.service.rows import read_row
+from agent_factory.service.rows import must_exist, read_row
 from agent_factory.service.run_list import SUMMARIES, RunSummary, Status, summary_of
 from agent_factory.service.signals import Moment
 from agent_factory.service.steering import run_row
@@ -97,25 +97,20 @@ class Run:
         if status == "queued" and row.job is None:
             # The table has "queued" for both: the thread knows which it is.
             of_thread = select(threads.c.status).where(threads.c.thread_id == self.thread_id)
-            with self._backend.database.read() as connection:
-                if connection.execute(of_thread).scalar() == "waiting":
-                    status = "held"
+            if self._backend.database.values(of_thread) == ["waiting"]:
+                status = "held"
         return read_row(RunInfo, row, id=self.id, status=status)
 
     @property
     def jobs(self) -> list[str]:
         """Ids of the jobs of the run: first that of the message, then one for each decision."""
-        with self._backend.database.read() as connection:
-            return sorted(filter(None, connection.execute(_jobs_of(self)).scalars()))
+        return sorted(filter(None, self._backend.database.values(_jobs_of(self))))
 
     @property
     def summary(self) -> RunSummary:
         """Question and costs of the run, as in `ServiceThreads.search_runs`."""
-        with self._backend.database.read() as connection:
-            row = connection.execute(SUMMARIES.where(runs.c.run_id == self.id)).first()
-        if row is None:
-            raise NotFound(f"run {self.id!r}", "does not exist.")
-        return summary_of(row)
+        row = self._backend.database.row(SUMMARIES.where(runs.c.run_id == self.id))
+        return summary_of(must_exist(row, f"run {self.id!r}"))
 
     @property
     def steps(self) -> list[Step]:
@@ -465,10 +460,7 @@ class Run:
             with self._backend.database.read() as connection:
                 return run_row(connection, self.id, whole=whole)
 
-        row = self._backend.call(read)
-        if row is None:
-            raise NotFound(f"run {self.id!r}", "does not exist.")
-        return row
+        return must_exist(self._backend.call(read), f"run {self.id!r}")
 
     def _look_seconds(self, timeout: float | None) -> float:
         pause = self._backend.pace.wake

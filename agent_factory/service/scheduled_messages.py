@@ -51,12 +51,7 @@ def arguments_of(backend: Backend, cron: Cron) -> dict[str, Any]:
 
 
 def check_cron(backend: Backend, cron: Cron) -> None:
-    """Check the message of a cron as `Service.submit` does, and its other arguments.
-
-    Raises:
-        NotFound: There is no such agent or assistant.
-        ArgumentError: An argument cannot be used.
-    """
+    """Check the message of a cron as `Service.submit` does, and its other arguments."""
     backend.agent(cron.agent)
     if others := sorted(map(str, cron.options.keys() - {*_OPTIONS})):
         reason = f"has {', '.join(others)}, which a schedule does not take."
@@ -95,25 +90,20 @@ class ScheduledMessages:
         database, agents = self._backend.database, [*self._backend.agents]
         is_due = (schedules.c.next_at <= database.now) & schedules.c.agent.in_(agents)
         query = select(schedules.c.id, schedules.c.next_at).where(is_due).order_by(schedules.c.id)
-        with database.read() as connection:
-            due = connection.execute(query).all()
-        for id, next_at in due:
+        for id, next_at in database.rows(query):
             # Without a database, the message is still due at the next look.
             with logged(_FAILURE, id):
                 self._carry_out(id, (schedules.c.id == id) & (schedules.c.next_at == next_at))
 
     def _carry_out(self, id: str, unchanged: ColumnElement[bool]) -> None:
         database = self._backend.database
-        following: float | None = None
+        following: ColumnElement[float] | float | None = database.now + _HOUR
         try:
-            with database.read() as connection:
-                now: float = connection.execute(select(database.now)).scalar_one()
-                following = now + _HOUR
-                row = connection.execute(select(schedules).where(unchanged)).first()
-            if row is None:  # changed or deleted since the list was read
+            query = select(schedules, database.now.label("now")).where(unchanged)
+            if (row := database.row(query)) is None:  # changed or deleted since the list was read
                 return
             cron = read_row(Cron, row)
-            following = next_run(cron, now)
+            following = next_run(cron, row.now)
         except DatabaseUnavailable:
             raise
         except Exception:  # another machine may have its time zone, and have written the row
@@ -123,8 +113,7 @@ class ScheduledMessages:
             # message, and the next process submits the same message.
             with logged(_FAILURE, id, but=(DatabaseUnavailable,)):
                 self._submit_one(cron)
-        with database.begin() as connection:
-            connection.execute(update(schedules).where(unchanged).values(next_at=following))
+        database.write(update(schedules).where(unchanged).values(next_at=following))
 
     def _submit_one(self, cron: Cron) -> None:
         what = arguments_of(self._backend, cron)
@@ -143,10 +132,9 @@ class ScheduledMessages:
         if cron.keeps_threads or cron.thread_id is not None:
             return
         filters: dict[str, Any] = {"tenant": cron.tenant, "status": ("idle", "failed")}
-        with self._backend.database.read() as connection:
-            query = found_threads(connection, filters, {}, f"{cron.id}-").limit(1000)
-            ids = {row.thread_id for row in connection.execute(query)}
-        for id in ids - {thread}:
+        database = self._backend.database
+        query = found_threads(database, filters, {}, f"{cron.id}-").limit(1000)
+        for id in {row.thread_id for row in database.rows(query)} - {thread}:
             fault = logged("Thread %s of an earlier run was not deleted.", id)
             # NotFound: another process carries the schedule out, too.
             with fault, suppress(NotFound):

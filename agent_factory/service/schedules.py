@@ -133,16 +133,13 @@ class Schedules:
 
     def delete(self, name: str) -> None:
         """Delete a schedule; NotFound if there is no schedule of this name."""
-        with self._database.begin() as connection:
-            result = connection.execute(delete(schedules).where(schedules.c.id == name))
-            if not result.rowcount:
-                raise NotFound(f"schedule {name!r}", "does not exist.")
+        if not self._database.write(delete(schedules).where(schedules.c.id == name)):
+            raise NotFound(f"schedule {name!r}", "does not exist.")
 
     def list(self) -> list[Schedule]:
         """The schedules that have a next time, by their names."""
         query = select(schedules).where(schedules.c.next_at.is_not(None)).order_by(schedules.c.id)
-        with self._database.read() as connection:
-            return [Schedule.of(read_row(Cron, row)) for row in connection.execute(query)]
+        return [Schedule.of(read_row(Cron, row)) for row in self._database.rows(query)]
 
 
 def next_run(cron: Cron, now: float) -> float | None:

@@ -39,6 +39,7 @@ from agent_factory.service.operations import Operations
 from agent_factory.service.pace import Pace
 from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of, whole_decision
+from agent_factory.service.rows import must_exist
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.scheduled_messages import ScheduledMessages, check_cron
@@ -333,10 +334,7 @@ class Service(Operations):
             NotFound: The tenant has no such run.
         """
         query = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
-        with self._backend.database.read() as connection:
-            row = connection.execute(query).first()
-        if row is None or tenant not in (None, row.tenant):
-            raise NotFound(f"run {run_id!r}", "does not exist.")
+        row = must_exist(self._backend.database.row(query), f"run {run_id!r}", tenant)
         return Run(self._backend, run_id, row.thread_id)
 
     def lease(self, agent: str, thread: str, *, tenant: str = "") -> AbstractContextManager[Graph]:
@@ -550,9 +548,7 @@ class Service(Operations):
         graph = self._backend.agent(agent).stored_in(FencedSaver(self._backend.database))
         at_a_node = threads.c.status.in_(("waiting", "failed", "running"))
         query = select(threads.c.thread_id).where(threads.c.agent == agent, at_a_node)
-        with self._backend.database.read() as connection:
-            ids = connection.execute(query).scalars().all()
-        return stranded(graph, ids)
+        return stranded(graph, self._backend.database.values(query))
 
     # Schedules
 

@@ -20,7 +20,7 @@ from agent_factory.service.jobs import MessageJob, load_input, read_job
 from agent_factory.service.leases import first_number
 from agent_factory.service.messages import HeldMessage
 from agent_factory.service.public_state import nodes_of
-from agent_factory.service.rows import having
+from agent_factory.service.rows import having, must_exist
 from agent_factory.service.run import Run
 from agent_factory.service.run_list import (
     LOOK_BACK,
@@ -43,7 +43,6 @@ from agent_factory.service.threads import (
     found_threads,
     insert_thread,
     locked_thread,
-    of_tenant,
 )
 from agent_factory.service.usage import total
 from agent_factory.state import check_json, check_storable
@@ -65,7 +64,7 @@ class ServiceThreads:
     """
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+        self._backend, self._database = backend, backend.database
 
     def create(
         self,
@@ -98,9 +97,8 @@ class ServiceThreads:
         check_json("metadata", dict(metadata or {}))
         epoch = first_number()
         with self._backend.database.begin() as connection:
-            row = insert_thread(
-                connection, self._backend, name, tenant, metadata, agent=agent or "", epoch=epoch
-            )
+            values = {"metadata": dict(metadata or {}), "agent": agent or "", "epoch": epoch}
+            row = insert_thread(connection, self._backend, name, tenant, **values)
         # Random, so a thread with another one was there before.
         if not exist_ok and row.epoch != epoch:
             raise AlreadyExists(f"thread {name!r}", "exists already.")
@@ -112,10 +110,8 @@ class ServiceThreads:
         Raises:
             NotFound: The tenant has no such thread.
         """
-        query = select(threads).where(threads.c.thread_id == thread)
-        with self._backend.database.read() as connection:
-            row = connection.execute(query).first()
-        return ThreadInfo.of(of_tenant(row, thread, tenant))
+        row = self._database.row(select(threads).where(threads.c.thread_id == thread))
+        return ThreadInfo.of(must_exist(row, f"thread {thread!r}", tenant))
 
     def search(
         self,
@@ -153,11 +149,9 @@ class ServiceThreads:
         check_json("metadata", metadata)
         sorted_by = threads.c[sort_by]
         order = sorted_by.desc() if descending else sorted_by
-        with self._backend.database.read() as connection:
-            query = found_threads(connection, filters, metadata or {}, text, archived)
-            query = query.order_by(order, threads.c.thread_id)
-            rows = connection.execute(query.limit(limit).offset(offset)).all()
-        return [ThreadInfo.of(row) for row in rows]
+        query = found_threads(self._database, filters, metadata or {}, text, archived)
+        query = query.order_by(order, threads.c.thread_id).limit(limit).offset(offset)
+        return [ThreadInfo.of(row) for row in self._database.rows(query)]
 
     def count(
         self,
@@ -173,10 +167,9 @@ class ServiceThreads:
         """Count the threads of `search` without a limit."""
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
         check_json("metadata", metadata)
-        with self._backend.database.read() as connection:
-            query = found_threads(connection, filters, metadata or {}, text, archived)
-            query = select(func.count()).select_from(query.subquery())
-            return int(connection.execute(query).scalar_one())
+        query = found_threads(self._database, filters, metadata or {}, text, archived)
+        (number,) = self._database.values(select(func.count()).select_from(query.subquery()))
+        return int(number)
 
     def change(
         self,
@@ -292,8 +285,7 @@ class ServiceThreads:
         query = select(runs.c.run_id, runs.c.thread_id)
         query = query.where(*_run_filters(thread, tenant, agent, status))
         query = query.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
-        with self._backend.database.read() as connection:
-            rows = connection.execute(query).all()
+        rows = self._database.rows(query)
         return [Run(self._backend, row.run_id, row.thread_id) for row in rows]
 
     def count_runs(
@@ -306,9 +298,8 @@ class ServiceThreads:
     ) -> int:
         """Count the runs of `runs` without a limit."""
         query = select(func.count()).select_from(runs)
-        query = query.where(*_run_filters(thread, tenant, agent, status))
-        with self._backend.database.read() as connection:
-            return int(connection.execute(query).scalar_one())
+        (number,) = self._database.values(query.where(*_run_filters(thread, tenant, agent, status)))
+        return int(number)
 
     def search_runs(
         self,
@@ -385,14 +376,10 @@ class ServiceThreads:
         query = select(runs).where(
             runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
         )
-        of_thread = select(threads).where(threads.c.thread_id == thread)
-        with self._backend.database.read() as connection:
-            row = of_tenant(connection.execute(of_thread).first(), thread, tenant)
-            # Behind a run that works, messages are queued and not held.
-            is_waiting = row.status == "waiting"
-            rows = connection.execute(query.order_by(runs.c.seq)).all() if is_waiting else ()
         messages = []
-        for run in rows:
+        # Behind a run that works, messages are queued and not held.
+        is_waiting = self.get(thread, tenant=tenant).status == "waiting"
+        for run in self._database.rows(query.order_by(runs.c.seq)) if is_waiting else ():
             if isinstance(job := read_job(run.payload), MessageJob):
                 # A run without a message goes on from a checkpoint.
                 inputs = load_input(job.input) or {"messages": ()}
@@ -417,8 +404,7 @@ class ServiceThreads:
         query = query.where(runs.c.seq.in_(newest.group_by(runs.c.thread_id)))
         # Not in the inner query: SQLite would use the index of the tenant, and read all its rows.
         query = query.where(*having(runs, tenant=tenant))
-        with self._backend.database.read() as connection:
-            words = [(row.thread_id, question_of(row.payload)) for row in connection.execute(query)]
+        words = [(row.thread_id, question_of(row.payload)) for row in self._database.rows(query)]
         return {thread: question for thread, question in words if question.strip()}
 
     def usage(self, thread: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
@@ -428,9 +414,7 @@ class ServiceThreads:
             NotFound: The tenant has no such thread.
         """
         self.get(thread, tenant=tenant)
-        of_runs = select(runs.c.usage).where(runs.c.thread_id == thread)
-        with self._backend.database.read() as connection:
-            usages = connection.execute(of_runs).scalars().all()
+        usages = self._database.values(select(runs.c.usage).where(runs.c.thread_id == thread))
         return total(line for lines in usages for line in lines)
 
     def pulse(self, *, tenant: str | None = None) -> dict[str, Any]:
@@ -459,8 +443,7 @@ class ServiceThreads:
             "audit": newest(audit.c.id),
             "runs": newest(runs.c.seq),
         }
-        with self._backend.database.read() as connection:
-            row = connection.execute(select(*columns.values())).one()
+        (row,) = self._database.rows(select(*columns.values()))
         return dict(zip(columns, row, strict=True))
 
     def state(
@@ -551,9 +534,7 @@ class ServiceThreads:
         query = select(names.checkpoint_id, names.parent_checkpoint_id).where(
             names.thread_id == thread, names.checkpoint_ns == ""
         )
-        with self._backend.database.read() as connection:
-            rows = connection.execute(query).all()
-        parents: dict[str, str | None] = {row.checkpoint_id: row[1] for row in rows}
+        parents: dict[str, str | None] = {row[0]: row[1] for row in self._database.rows(query)}
         # The ids of checkpoints grow with time.
         ends = sorted(parents.keys() - parents.values(), reverse=True)
         branches = []

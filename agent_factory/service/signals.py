@@ -169,7 +169,6 @@ class Signals:
                     seen, own = version, commits
 
     def _hear(self) -> None:
-        """Report notifications of Postgres."""
         # An installation for SQLite alone does not have psycopg.
         import psycopg
 

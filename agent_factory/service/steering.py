@@ -119,8 +119,8 @@ class SharedMailbox:
 
     def messages(self) -> dict[str, HumanMessage]:
         """The waiting messages, in order. The last message of a run has the id of the run."""
-        with aborting(), self._database.read() as connection:
-            payloads = connection.execute(_WAITING, {"id": self.thread}).scalars().all()
+        with aborting():
+            payloads = self._database.values(_WAITING, {"id": self.thread})
         waiting: dict[str, HumanMessage] = {}
         for job in map(read_job, payloads):
             # A job that undoes a run waits for its turn, too.

@@ -38,6 +38,11 @@ metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
+def _columns(kind: Any, *names: str, **options: Any) -> list[Column[Any]]:
+    """Columns of one kind, each with a value in every row."""
+    return [Column(name, kind, **{"nullable": False, **options}) for name in names]
+
+
 class clock(FunctionElement[float]):
     """The time by the clock of the database, in seconds since 1970."""
 
@@ -65,8 +70,7 @@ threads = Table(
     "service_threads",
     metadata,
     Column("thread_id", String, primary_key=True),
-    Column("tenant", String, nullable=False),
-    Column("agent", String, nullable=False),
+    *_columns(String, "tenant", "agent"),
     Column("status", String, nullable=False),  # idle, queued, running, waiting, failed
     # Grows with each lease, from a random number, and fences writes.
     Column("epoch", BigInteger, nullable=False),
@@ -77,8 +81,7 @@ threads = Table(
     Column("title", String),  # the beginning of its first message
     Column("metadata", JSON, nullable=False, default=dict),  # notes of the product
     Column("error", Text),
-    Column("created_at", Float, nullable=False),
-    Column("updated_at", Float, nullable=False),
+    *_columns(Float, "created_at", "updated_at"),
     Column("due", Float),  # not before, of its job; none for at once, whatever the clock says
     Column("turn", BigInteger),  # of its job: the seq of its run, so that older messages are first
     Column("priority", Integer, nullable=False, server_default="0"),  # of its job
@@ -97,14 +100,9 @@ waits = Table(
     "service_waits",
     metadata,
     Column("wait_id", String, primary_key=True),
-    Column("thread_id", String, nullable=False),
-    Column("tenant", String, nullable=False),
-    Column("agent", String, nullable=False),
-    Column("run", String, nullable=False),
+    *_columns(String, "thread_id", "tenant", "agent", "run"),
     Column("job", String, nullable=False),  # that led here: its waits are decided together
-    Column("call_id", String, nullable=False),
-    Column("digest", String, nullable=False),
-    Column("tool", String, nullable=False),
+    *_columns(String, "call_id", "digest", "tool"),
     Column("kind", String, nullable=False),  # as PendingCall.kind
     Column("args", Text, nullable=False),  # JSON
     Column("question", Text),  # JSON
@@ -144,8 +142,7 @@ runs = Table(
     Column("seq", _Serial, primary_key=True, autoincrement=True),
     Column("run_id", String, nullable=False, unique=True),
     Column("thread_id", String, nullable=False, index=True),
-    Column("tenant", String, nullable=False),
-    Column("agent", String, nullable=False),
+    *_columns(String, "tenant", "agent"),
     Column("priority", Integer, nullable=False),
     Column("payload", Text, nullable=False),  # the message, as JSON
     Column("status", String, nullable=False),  # as Run.status; "queued" for "held"
@@ -170,18 +167,14 @@ approvals = Table(  # the fields of a StandingApproval, and the thread in which 
     "service_approvals",
     metadata,
     Column("id", String, primary_key=True),
-    Column("tenant", String, nullable=False),
-    Column("agent", String, nullable=False),
-    Column("tool", String, nullable=False),
-    Column("schema", String, nullable=False),
+    *_columns(String, "tenant", "agent", "tool", "schema"),
     Column("args", JSON, nullable=False),
     Column("when", JSON(none_as_null=True)),
     Column("seconds", Float, nullable=False),
     Column("by", String, nullable=False),
     Column("thread", String),
     Column("given_in", String, nullable=False),
-    Column("given_at", Float, nullable=False),
-    Column("expires_at", Float, nullable=False),
+    *_columns(Float, "given_at", "expires_at"),
     Column("revoked_at", Float),
     Column("revoked_by", String),
     Column("uses", BigInteger, nullable=False, server_default="0"),
@@ -193,11 +186,9 @@ audit = Table(  # agent_factory.service.audit alone writes to it
     metadata,
     Column("id", _Serial, primary_key=True, autoincrement=True),
     Column("at", Float, nullable=False),
-    Column("tenant", String, nullable=False),
-    Column("thread_id", String, nullable=False),
+    *_columns(String, "tenant", "thread_id"),
     Column("wait_id", String),
-    Column("who", String, nullable=False),
-    Column("what", String, nullable=False),
+    *_columns(String, "who", "what"),
     Column("detail", Text),  # JSON
     Column("hash", String, nullable=False),
     Index("service_audit_thread", "thread_id", "id"),
@@ -233,20 +224,15 @@ schedules = Table(  # the fields of a Cron; a schedule of the product has no ass
     metadata,
     Column("id", String, primary_key=True),  # the name of a schedule
     Column("tenant", String, nullable=False, index=True),
-    Column("agent", String, nullable=False),
-    Column("assistant", String, nullable=False),
+    *_columns(String, "agent", "assistant"),
     Column("thread_id", String, index=True),
     Column("schedule", String, nullable=False),
     Column("timezone", String),
     Column("ends_at", Float),
-    Column("enabled", Boolean, nullable=False),
-    Column("keeps_threads", Boolean, nullable=False),
+    *_columns(Boolean, "enabled", "keeps_threads"),
     Column("by", String, nullable=False),
-    Column("options", JSON, nullable=False),
-    Column("request", JSON, nullable=False),
-    Column("metadata", JSON, nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("updated_at", Float, nullable=False),
+    *_columns(JSON, "options", "request", "metadata"),
+    *_columns(Float, "created_at", "updated_at"),
     Column("next_at", Float, index=True),  # workers look for it
 )
 
@@ -289,8 +275,7 @@ reservations = Table(
     "service_reservations",
     metadata,
     Column("id", String, primary_key=True),
-    Column("scope", String, nullable=False),
-    Column("per", String, nullable=False),
+    *_columns(String, "scope", "per"),
     Column("owner", String),  # the worker; none for another process, which has no heartbeat
     Column("expires", Float, nullable=False, index=True),
     *_amounts("", *AMOUNTS),
@@ -299,10 +284,7 @@ reservations = Table(
 breakdown = Table(  # spent amounts of a scope, by agent and part
     "service_ledger_breakdown",
     metadata,
-    Column("scope", String, primary_key=True),
-    Column("per", String, primary_key=True),
-    Column("agent", String, primary_key=True),
-    Column("part", String, primary_key=True),
+    *_columns(String, "scope", "per", "agent", "part", primary_key=True),
     *_amounts("", *AMOUNTS),
 )
 
@@ -314,17 +296,14 @@ effects = Table(  # the fields of an Effect, in their order
     Column("run", String, nullable=False, index=True),
     Column("tool", String, nullable=False),
     Column("args_data", LargeBinary, nullable=False),
-    Column("attempt", String, nullable=False),
-    Column("started_at", String, nullable=False),
+    *_columns(String, "attempt", "started_at"),
     Column("result_data", LargeBinary),
 )
 
 questions = Table(  # interrupts that a job has raised: its decisions about these are used
     "service_questions",
     metadata,
-    Column("thread_id", String, primary_key=True),
-    Column("job", String, primary_key=True),
-    Column("interrupt_id", String, primary_key=True),
+    *_columns(String, "thread_id", "job", "interrupt_id", primary_key=True),
 )
 
 events = Table(
@@ -364,25 +343,19 @@ workers = Table(
 assistants = Table(  # agents under an id of their tenant, with settings
     "service_assistants",
     metadata,
-    Column("tenant", String, primary_key=True),
-    Column("assistant_id", String, primary_key=True),
+    *_columns(String, "tenant", "assistant_id", primary_key=True),
     Column("version", Integer, nullable=False),  # of runs
-    Column("created_at", Float, nullable=False),
-    Column("updated_at", Float, nullable=False),
+    *_columns(Float, "created_at", "updated_at"),
 )
 
 assistant_versions = Table(
     "service_assistant_versions",
     metadata,
-    Column("tenant", String, primary_key=True),
-    Column("assistant_id", String, primary_key=True),
+    *_columns(String, "tenant", "assistant_id", primary_key=True),
     Column("version", Integer, primary_key=True),
-    Column("agent", String, nullable=False),
-    Column("name", String, nullable=False),
+    *_columns(String, "agent", "name"),
     Column("description", Text),
-    Column("config", JSON, nullable=False),
-    Column("context", JSON, nullable=False),
-    Column("metadata", JSON, nullable=False),
+    *_columns(JSON, "config", "context", "metadata"),
     Column("created_at", Float, nullable=False),
 )
 

@@ -170,7 +170,6 @@ def thread_of(job: str) -> str:
 
 
 def _row_of(job: ThreadJob) -> dict[str, object]:
-    """Columns of the run of a job."""
     question = job.question if isinstance(job, MessageJob) else ""
     return {
         "run_id": job.run,
@@ -270,10 +269,8 @@ class ThreadQueue:
         """Limit the runs of a tenant, over all workers."""
         values = {"concurrency": concurrency, "per_minute": per_minute}
         row = self._database.insert(limits).values(tenant=tenant, **values)
-        with self._database.begin() as connection:
-            connection.execute(
-                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=values)
-            )
+        row = row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=values)
+        self._database.write(row)
 
     def queue(self, connection: Connection, job: ThreadJob) -> None:
         """Let workers take a job of a run, whose thread is not busy."""
@@ -325,8 +322,7 @@ class ThreadQueue:
     def give_out_again(self, after: int, most: int) -> int:
         """Let the engine know queued jobs that it may have forgotten; return the last turn."""
         query = _REFS.where(threads.c.status == "queued", threads.c.turn > after)
-        with self._database.read() as connection:
-            rows = connection.execute(query.order_by(threads.c.turn).limit(most)).all()
+        rows = self._database.rows(query.order_by(threads.c.turn).limit(most))
         for row in rows:
             self._engine.start(JobRef(*row[:-1]))
         return rows[-1].turn if len(rows) == most else 0
@@ -340,8 +336,7 @@ class ThreadQueue:
 
         A limit of the tenant may hold the job longer.
         """
-        with self._database.read() as connection:
-            due, delay = connection.execute(_LOOK, {"agents": [*agents]}).one()
+        ((due, delay),) = self._database.rows(_LOOK, {"agents": [*agents]})
         return due > 0, math.inf if delay is None else max(0.0, delay)
 
     def claim(self, worker: str, agents: Collection[str], most: int) -> Claims:
@@ -376,7 +371,6 @@ class ThreadQueue:
         return ids, room
 
     def _take(self, connection: Connection, worker: str, ids: Sequence[str]) -> list[Claim]:
-        """Take the jobs of locked threads."""
         if not ids:
             return []
         taken = connection.execute(_TAKE, {"ids": ids, "worker": worker})
@@ -453,9 +447,8 @@ class ThreadQueue:
         """
         lost = threads.c.owner.in_(dead) | threads.c.owner.not_in(select(workers.c.id))
         query = select(threads.c.thread_id).where(threads.c.status == "running", lost).limit(1)
-        with self._database.read() as connection:
-            if connection.execute(query).first() is None:
-                return 0
+        if self._database.row(query) is None:
+            return 0
         return self._give_back(lost, skip_locked=True)
 
     def _give_back(self, lost: ColumnElement[bool], *, skip_locked: bool) -> int:

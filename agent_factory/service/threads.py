@@ -34,12 +34,13 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware.once import effects_of_run
 from agent_factory.review import Pending, pending, without_marks
 from agent_factory.service.backend import Backend
+from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
-from agent_factory.service.errors import DatabaseLost, LeaseLost, NotFound, ThreadBusy
+from agent_factory.service.errors import DatabaseLost, LeaseLost, ThreadBusy
 from agent_factory.service.jobs import ThreadJob
 from agent_factory.service.leases import Fence, Lease, first_number, take_lease
 from agent_factory.service.metadata_search import has_metadata
-from agent_factory.service.rows import having, read_row
+from agent_factory.service.rows import having, must_exist, read_row
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import (
@@ -104,7 +105,7 @@ class ThreadInfo:
 
 
 def found_threads(
-    connection: Connection,
+    database: Database,
     filters: Mapping[str, str | Collection[str] | None],
     metadata: Mapping[str, object],
     text: str | None = None,
@@ -127,11 +128,12 @@ def found_threads(
         has_text = threads.c.title.icontains(text, autoescape=True)
         query = query.where(has_text | threads.c.thread_id.startswith(text, autoescape=True))
     if metadata:
-        query = query.where(has_metadata(connection, threads.c.metadata, metadata))
+        has_them = has_metadata(threads.c.metadata, metadata, sqlite=database.is_sqlite)
+        query = query.where(has_them)
     if archived is not None:
         # Most metadata do not have the word: to read each as JSON takes longer.
         has_word = cast(threads.c.metadata, Text).contains('"archived"')
-        is_true = has_metadata(connection, threads.c.metadata, ARCHIVED)
+        is_true = has_metadata(threads.c.metadata, ARCHIVED, sqlite=database.is_sqlite)
         is_archived = has_word & func.coalesce(is_true, false())
         query = query.where(is_archived if archived else not_(is_archived))
     return query
@@ -157,39 +159,21 @@ def insert_thread(
     backend: Backend,
     thread: str,
     tenant: str,
-    metadata: Mapping[str, object] | None = None,
-    title: str | None = None,
-    agent: str = "",
-    epoch: int | None = None,
+    **values: object,
 ) -> Row[Any]:
-    """The row of a thread, locked; a missing thread is created with these arguments."""
+    """The row of a thread, locked; a missing thread is created with these values."""
     check_thread_id(thread)
-    new = {
-        "thread_id": thread,
-        "tenant": tenant,
-        "its_tenant": tenant,
-        "agent": agent,
-        "epoch": first_number() if epoch is None else epoch,
-        "jobs": first_number(),
-        "title": title,
-        "metadata": dict(metadata or {}),
-    }
+    new: dict[str, object] = {"thread_id": thread, "tenant": tenant, "its_tenant": tenant}
+    new |= {"agent": "", "epoch": first_number(), "jobs": first_number(), "title": None}
+    new |= {"metadata": {}, **values}
     # Two messages may create a thread at once: one inserts nothing, and gets the row of the other.
-    row = connection.execute(backend.queue.insert_thread, new).one()
-    return of_tenant(row, thread, tenant)
+    row = connection.execute(backend.queue.insert_thread, new).first()
+    return must_exist(row, f"thread {thread!r}", tenant)
 
 
 def locked_thread(connection: Connection, thread: str, tenant: str | None) -> Row[Any]:
-    """The row of a thread, locked until the transaction ends; NotFound as in `of_tenant`."""
-    return of_tenant(lock_thread(connection, thread), thread, tenant)
-
-
-def of_tenant(row: Row[Any] | None, thread: str, tenant: str | None) -> Row[Any]:
-    """The row of a thread; NotFound if there is none, or if another tenant has it."""
-    if row is None or tenant not in (None, row.tenant):
-        # One text for both: a tenant must not learn the ids of other tenants.
-        raise NotFound(f"thread {thread!r}", "does not exist.")
-    return row
+    """The row of a thread, locked until the transaction ends; NotFound as in `must_exist`."""
+    return must_exist(lock_thread(connection, thread), f"thread {thread!r}", tenant)
 
 
 def change_state(
@@ -327,7 +311,7 @@ def copy_thread(
         row = locked_thread(connection, thread, tenant)
         if row.status in ("queued", "running"):
             raise ThreadBusy(f"thread {thread!r}", f"is {row.status}.", "Copy it later.")
-        insert_thread(connection, backend, copy, row.tenant, row.metadata)
+        insert_thread(connection, backend, copy, row.tenant, metadata=row.metadata)
         lease = take_lease(connection, copy, agent=row.agent, plan=row.plan)
     saver = FencedSaver(backend.database, lease)
     if row.agent:

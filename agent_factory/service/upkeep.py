@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -10,20 +11,20 @@ from sqlalchemy import delete, select, update
 
 from agent_factory.review import Reviews
 from agent_factory.service.backend import Backend
+from agent_factory.service.errors import NotFound
 from agent_factory.service.jobs import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, ThreadJob
-from agent_factory.service.leases import first_number
 from agent_factory.service.rows import having
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
-from agent_factory.service.thread_queue import lock_thread
-from agent_factory.service.threads import delete_thread, title_of
+from agent_factory.service.threads import delete_thread, insert_thread, title_of
 from agent_factory.service.waits import write_waits
 
 
 def reindex(backend: Backend) -> Iterator[str]:
     """Write the rows of threads and waits again from the checkpoints; yield the ids of threads.
 
-    Threads of busy workers, and of agents that were not added, do not change.
+    Threads of busy workers, of agents that were not added, and of another tenant by now do not
+    change.
     """
     latest: dict[str, Mapping[str, object]] = {}
     for checkpoint in FencedSaver(backend.database).list(None):  # the newest first
@@ -32,7 +33,8 @@ def reindex(backend: Backend) -> Iterator[str]:
             latest.setdefault(place["thread_id"], checkpoint.metadata)
     for thread, metadata in latest.items():
         if metadata[AGENT_KEY] in backend.agents:
-            _index(backend, thread, metadata)
+            with suppress(NotFound):
+                _index(backend, thread, metadata)
         yield thread
 
 
@@ -44,22 +46,15 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
     snapshot = graph.get_state(config)
     pending = Reviews.of(graph).pending_of(snapshot)
     with database.begin() as connection:
-        new_thread = database.insert(threads).values(
-            thread_id=thread,
-            tenant=tenant,
-            agent=agent.name,
-            status="idle",
-            epoch=first_number(),
+        values = {
+            "agent": agent.name,
             # The id of a job ends with its number, after which the next one counts.
-            jobs=int(job.rpartition("/")[2]),
-            run=run,
-            title=title_of(snapshot.values.get("messages", ())),
-            created_at=database.now,
-            updated_at=database.now,
-        )
-        connection.execute(new_thread.on_conflict_do_nothing())
-        row = lock_thread(connection, thread)
-        if row is None or row.status in ("queued", "running"):
+            "jobs": int(job.rpartition("/")[2]),
+            "run": run,
+            "title": title_of(snapshot.values.get("messages", ())),
+        }
+        row = insert_thread(connection, backend, thread, tenant, **values)
+        if row.status in ("queued", "running"):
             return
         # The message of the run is only in its state now: `read_job` knows the empty payload.
         new_run = database.insert(runs).values(
@@ -101,8 +96,6 @@ def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[
         threads.c.updated_at <= database.now - older_than,
         *having(threads, tenant=tenant),
     )
-    with database.read() as connection:
-        ids = connection.execute(old).scalars().all()
-    for thread in ids:
+    for thread in database.values(old):
         if delete_thread(backend, thread, None, "service", even_busy=False):
             yield thread

@@ -129,7 +129,6 @@ class UsageHandler(BaseCallbackHandler):
         return {"usage": lines, "steps": steps_text(run.steps, steps)}
 
     def _end(self, kind: Literal["model", "tool"], run_id: object, **values: Any) -> None:
-        """Note the step of a start."""
         # Another handler may have swallowed the start.
         if (begun := self._begun.pop(run_id, None)) is None:
             return

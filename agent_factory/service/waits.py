@@ -172,8 +172,7 @@ def unused_decisions(
     """
     query = select(questions.c.interrupt_id)
     query = query.where(questions.c.thread_id == thread, questions.c.job == job)
-    with database.read() as connection:
-        asked_again = {*connection.execute(query).scalars()}
+    asked_again = {*database.values(query)}
     calls = waiting_for.calls
     still_open = {call.digest for call in calls if call.interrupt_id not in asked_again}
     if not calls:

@@ -65,13 +65,14 @@ class WebhookQueue(DeliveryQueue[Webhook]):
         # Not by other statuses: a deleted run has no status, and its row is removed.
         active = select(runs.c.run_id).where(runs.c.status.in_(("queued", "running")))
         # A run whose message another run has read ends with that run.
-        of_reader = select(runs.c.reader).where(runs.c.run_id == table.c.run_id)
-        ended = func.coalesce(of_reader.scalar_subquery(), table.c.run_id).not_in(active)
+        ended = func.coalesce(runs.c.reader, table.c.run_id).not_in(active.correlate(None))
         url = func.lower(table.c.url).concat("/")
         hosts = Counter(_host(item.url) for item in running)
         full = [host for host, number in hosts.items() if number >= OF_HOST]
         is_full = [url.startswith(host + end, autoescape=True) for host in full for end in "/?#"]
-        return select(table).where(ended, *map(not_, is_full))
+        of_run = table.outerjoin(runs, runs.c.run_id == table.c.run_id)
+        query = select(table, runs.c.thread_id).select_from(of_run)
+        return query.where(ended, *map(not_, is_full))
 
     def spread(self, rows: Sequence[Row[Any]], running: Sequence[Webhook]) -> Sequence[Row[Any]]:
         """The due requests: not too many of a host."""
@@ -85,12 +86,9 @@ class WebhookQueue(DeliveryQueue[Webhook]):
 
     def item(self, row: Row[Any], attempt: int) -> Webhook | None:
         """The request of a claimed row, or None if its run was deleted."""
-        of_run = select(runs.c.thread_id).where(runs.c.run_id == row.run_id)
-        with self._database.read() as connection:
-            thread = connection.execute(of_run).scalar()
-        if thread is None:
+        if row.thread_id is None:
             return None
-        return Webhook(row.id, Run(self._backend, row.run_id, thread), row.url, attempt)
+        return Webhook(row.id, Run(self._backend, row.run_id, row.thread_id), row.url, attempt)
 
     def describe(self, item: Webhook) -> str:
         """Name a request for the log."""
@@ -98,5 +96,4 @@ class WebhookQueue(DeliveryQueue[Webhook]):
 
 
 def _host(url: str) -> str:
-    """The URL up to its path."""
     return re.sub(r"(?s)(//[^/?#]*).*", r"\1", url.lower())

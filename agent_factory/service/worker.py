@@ -133,8 +133,7 @@ class Worker:
         database = self.backend.database
         worker = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         values = {"id": worker, "beat": database.now, "draining": False, "detail": self._detail}
-        with database.begin() as connection:
-            connection.execute(insert(workers).values(values))
+        database.write(insert(workers).values(values))
         # After the commit: other workers take over the jobs of workers without a row.
         self.id = worker
 
@@ -146,14 +145,12 @@ class Worker:
 
     @property
     def _detail(self) -> str:
-        """Description of this worker, as JSON."""
         detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
         # An upgrade compares the version: older workers may have to end first.
         detail["tables"] = MIGRATIONS[-1].version
         return json.dumps({**detail, "agents": sorted(self.backend.agents)})
 
     def _beat(self) -> None:
-        """Give signs of life, and do nothing else."""
         while not self._stop.wait(min(self._pace.beat, self._pace.dead_after / 5)):
             with logged("Worker %s could not give a sign of life.", self.id):
                 self.give_sign()
@@ -336,8 +333,7 @@ class Worker:
         """Workers with an old beat, or with a beat that has not changed for as long."""
         now, query = time.monotonic(), select(workers.c.id, workers.c.beat)
         old = (workers.c.beat < self.backend.database.now - self._pace.dead_after).label("is_old")
-        with self.backend.database.read() as connection:
-            rows = connection.execute(query.add_columns(old)).all()
+        rows = self.backend.database.rows(query.add_columns(old))
         seen, self._beats_seen, dead = self._beats_seen, {}, []
         self._is_first = self.id == min((row.id for row in rows), default="")
         for row in rows:

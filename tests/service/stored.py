@@ -41,12 +41,11 @@ class Tables:
 
     def rows(self, query: Executable) -> list[Any]:
         """The rows that a query selects."""
-        with self.database.read() as connection:
-            return [*connection.execute(query).all()]
+        return self.database.rows(query)
 
     def values(self, query: Executable) -> list[Any]:
         """The values that a query selects in its first column."""
-        return [row[0] for row in self.rows(query)]
+        return self.database.values(query)
 
     def value(self, query: Executable) -> Any:
         """The only value that a query selects."""

@@ -49,8 +49,7 @@ def write(database: Database, name: str) -> None:
 
 
 def stored(database: Database) -> set[str]:
-    with database.read() as connection:
-        return set(connection.execute(select(threads.c.thread_id)).scalars())
+    return {*database.values(select(threads.c.thread_id))}
 
 
 class Writers:

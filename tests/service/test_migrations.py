@@ -153,8 +153,7 @@ def test_an_older_database_is_refused_by_name(
 def test_tables_without_a_version_are_refused(url: str) -> None:
     """Only development versions made them."""
     with closing(Database(url)) as database:
-        with database.begin() as connection:
-            connection.execute(text("DROP TABLE service_schema"))
+        database.write(text("DROP TABLE service_schema"))
         with (
             closing(Database(url)) as other,
             pytest.raises(DatabaseVersionError, match="version 0"),

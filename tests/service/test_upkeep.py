@@ -124,6 +124,11 @@ def test_the_tables_are_written_again(service: Service, tables: Tables) -> None:
     assert sorted(service.reindex()) == ["t-1", "t-2"]
     assert [one.thread_id for one in service.inbox().waits()] == ["t-2"]
     assert service.threads.get("t-1").status == "idle"
+    # A thread that another tenant has by now is left alone.
+    tables.write(*map(delete, (threads, waits, runs)))
+    created = service.threads.create("t-1", tenant="other")
+    assert sorted(service.reindex()) == ["t-1", "t-2"]
+    assert (service.threads.get("t-1"), service.threads.count_runs("t-1")) == (created, 0)
 
 
 @pytest.mark.long

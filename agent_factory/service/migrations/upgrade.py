@@ -73,11 +73,7 @@ def upgrade_of(connection: Connection) -> Upgrade:
 def take_step(
     connection: Connection, number: int, report: Report, now: ColumnElement[float]
 ) -> None:
-    """Take the step to a version, unless another process has taken it.
-
-    Raises:
-        ServiceError: Running workers do not work with the new tables.
-    """
+    """Take the step to a version, unless another process has taken it; see `Operations.upgrade`."""
     (step,) = [step for step in MIGRATIONS if step.version == number]
     if connection.dialect.name == "postgresql":
         # A backup reads each table for long, and the whole service would wait behind the step.
