@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context
-from functools import partial
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, cast
 
 from agent_factory.service.engines.engine import Engine, JobRef, Work
 from agent_factory.service.rows import logged
 from agent_factory.service.tables import threads
-from agent_factory.service.thread_queue import Claim, Slot
+from agent_factory.service.thread_queue import Slot
 
 if TYPE_CHECKING:
     from agent_factory.service.worker import Worker
@@ -56,8 +55,8 @@ class Taker:
     def __init__(self, worker: Worker, slots: int) -> None:
         self._worker, self._slots, self._backend = worker, slots, worker.backend
         self._pace, self._stop = worker.backend.pace, Event()
-        self._taken: set[Claim | Slot] = set()
-        self._lock = Lock()  # of the taken jobs
+        self._reserved: set[Slot] = set()
+        self._lock = Lock()  # of the slots
         self._may_be_due = False  # a job is probably due: a claim without a look is faster
         self._needs_room = False  # there may be more jobs than the last claim could take
         self._lost_track = False  # a claim may have committed without an answer
@@ -102,18 +101,19 @@ class Taker:
                 self._needs_room = False
                 return wait
         with self._lock:
-            room = min(self._slots - len(self._taken), _AT_ONCE)
-            self._needs_room = True  # until the look below finds nothing
+            # Until a look finds nothing. Before the count: a job that ends later wakes this thread.
+            self._needs_room = True
+            room = min(self._room, _AT_ONCE)
         if room <= 0:
             return self._pace.look
         try:
             claims, needs_room, is_contended = queue.claim(self._worker.id, agents, room)
+            for claim in claims:
+                self._worker.begin(claim, self._wake_if_needed)
         except BaseException:
             self._lost_track = True
             raise
         self._may_be_due = len(claims) == room
-        for claim in claims:
-            self._begin(claim)
         self._needs_room = needs_room
         if is_contended:
             wait = min(wait, _CONTENDED)
@@ -122,12 +122,14 @@ class Taker:
         return 0.0 if claims else wait
 
     def _give_back_unknown(self) -> None:
-        """Give back jobs that a claim has taken without an answer."""
+        """Give back jobs of a claim that has no answer, or whose jobs did not all begin."""
         if self._lost_track:
+            # First the slots: their claims are held before the slots are free.
             with self._lock:
-                claims = [one.claim if isinstance(one, Slot) else one for one in self._taken]
-            held = [claim.lease.thread_id for claim in claims if claim is not None]
-            others = threads.c.thread_id.not_in(held)
+                claims = [slot.claim for slot in self._reserved if slot.claim is not None]
+            with self._worker.change:
+                claims += self._worker.held
+            others = threads.c.thread_id.not_in([claim.lease.thread_id for claim in claims])
             self._backend.queue.give_back(self._worker.id, others)
             self._lost_track = False
 
@@ -138,37 +140,38 @@ class Taker:
         None if no slot is free, or if jobs wait for a slot.
         """
         with self._lock:
-            is_full = self._needs_room or len(self._taken) >= self._slots
+            is_full = self._needs_room or self._room <= 0
             if is_full or self._stop.is_set() or self._worker.is_leaving:
                 slot = None
             else:
                 slot = Slot(self._worker.id)
-                self._taken.add(slot)
+                self._reserved.add(slot)
+        if slot is None:
+            yield None
+            return
         try:
             yield slot
         except BaseException:
-            if slot is not None and slot.claim is not None:
+            if slot.claim is not None:
                 # The transaction may have committed.
                 self._worker.lose([slot.claim.lease.thread_id])
             raise
         else:
-            if slot is not None and slot.claim is not None:
+            if slot.claim is not None:
                 with logged("Worker %s could not begin a run.", self._worker.id):
                     # Not in the context of the caller, which may be another run.
-                    Context().run(self._begin, slot.claim)
+                    Context().run(self._worker.begin, slot.claim, self._wake_if_needed)
         finally:
-            if slot is not None:
-                self._end(slot)
+            with self._lock:
+                self._reserved.remove(slot)
+            self._wake_if_needed()
 
-    def _begin(self, claim: Claim) -> None:
-        with self._lock:
-            self._taken.add(claim)
-        self._worker.begin(claim, partial(self._end, claim))
+    @property
+    def _room(self) -> int:
+        return self._slots - len(self._worker.held) - len(self._reserved)
 
-    def _end(self, taken: Claim | Slot) -> None:
-        with self._lock:
-            self._taken.remove(taken)
-        if self._needs_room or self._worker.has_lost:
+    def _wake_if_needed(self) -> None:
+        if self._needs_room or self._lost_track or self._worker.has_lost:
             self._wake()
 
     def _wake(self) -> None:
