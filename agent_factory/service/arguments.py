@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import get_args
+from typing import Literal, get_args
 
 from langgraph.types import StreamMode
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.factory import model_of
 from agent_factory.types import Graph
 from agent_factory.upstream import is_reserved
+
+Attachment = Literal["image", "pdf", "text"]
+"""A kind of file in a message."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -78,3 +82,26 @@ def modes_of(stream: object) -> tuple[str, ...]:
     for mode in stream:
         check_choice("stream", mode, get_args(StreamMode))
     return tuple(stream)
+
+
+def attachments_of(
+    agent: Graph, attachments: Collection[Attachment] | None
+) -> frozenset[Attachment]:
+    """The kinds of files in messages to an agent.
+
+    None takes the kinds in the profile of the model; none without a profile.
+    """
+    if isinstance(attachments, str):
+        reason = f"must be a list of kinds, got {describe(attachments)}."
+        raise ArgumentError("attachments", reason, f"Pass attachments=[{attachments!r}].")
+    if attachments is not None:
+        for kind in attachments:
+            check_choice("attachments", kind, get_args(Attachment))
+        return frozenset(attachments)
+    try:
+        profile = getattr(model_of(agent), "profile", None) or {}
+    except ArgumentError:  # another library has built the graph
+        return frozenset()
+    # No profile says whether a model takes files of text.
+    inputs: dict[str, Attachment] = {"image_inputs": "image", "pdf_inputs": "pdf"}
+    return frozenset(kind for name, kind in inputs.items() if profile.get(name))

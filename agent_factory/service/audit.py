@@ -151,17 +151,15 @@ def verify_entries(database: Database, head: str | None) -> str:
 
 def _newest_number(database: Database) -> int:
     """The newest number, once no open transaction has a smaller one."""
-    with database.read() as connection:
-        number = connection.execute(select(func.max(audit.c.id))).scalar() or 0
-        if database.is_sqlite:
-            return number
-        writers = {*connection.execute(_WRITERS).scalars()}
+    number: int = database.values(select(func.coalesce(func.max(audit.c.id), 0)))[0]
+    if database.is_sqlite:
+        return number
+    writers = {*database.values(_WRITERS)}
 
     def wait() -> None:
-        with database.read() as connection:
-            if not writers.isdisjoint(connection.execute(_WRITERS).scalars()):
-                reason = "has an entry of a transaction that does not end."
-                raise DatabaseUnavailable("the audit", reason, "Look into pg_stat_activity.")
+        if not writers.isdisjoint(database.values(_WRITERS)):
+            reason = "has an entry of a transaction that does not end."
+            raise DatabaseUnavailable("the audit", reason, "Look into pg_stat_activity.")
 
     database.retried(wait, seconds=LONGEST_WAIT)
     return number

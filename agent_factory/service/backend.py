@@ -17,7 +17,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.factory import middleware_of, with_checkpoints_of
 from agent_factory.middleware.once import OnceMiddleware
 from agent_factory.review import topology_or_none
-from agent_factory.service.attachments import Attachment
+from agent_factory.service.arguments import Attachment
 from agent_factory.service.database import Database
 from agent_factory.service.engines.engine import Engine, engine_of
 from agent_factory.service.errors import NotFound

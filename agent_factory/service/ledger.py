@@ -38,12 +38,12 @@ from agent_factory.middleware.budget import (
     Reservation,
     Spent,
 )
-from agent_factory.service.cron import zone_of
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.jobs import AGENT_KEY, RUN_KEY, TENANT_KEY
 from agent_factory.service.leases import aborting
 from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
+from agent_factory.service.schedules import zone_of
 from agent_factory.service.service import Service
 from agent_factory.service.tables import AMOUNTS, LIMIT_NAMES, breakdown, ledger, reservations
 from agent_factory.service.usage import current_config, spender

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from croniter import CroniterBadDateError, croniter
 from sqlalchemy import Connection, delete, select
 
 from agent_factory.errors import ArgumentError
-from agent_factory.service.cron import next_time, zone_of
 from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound
 from agent_factory.service.rows import read_row
@@ -140,6 +142,51 @@ class Schedules:
         """The schedules that have a next time, by their names."""
         query = select(schedules).where(schedules.c.next_at.is_not(None)).order_by(schedules.c.id)
         return [Schedule.of(read_row(Cron, row)) for row in self._database.rows(query)]
+
+
+def zone_of(name: str | None) -> tzinfo:
+    """The time zone of a name; UTC for None.
+
+    Raises:
+        ArgumentError: The name is unknown.
+
+    >>> zone_of(None) is UTC, str(zone_of("Europe/Berlin"))
+    (True, 'Europe/Berlin')
+    """
+    try:
+        return UTC if name is None else ZoneInfo(name)
+    # OSError: of files, where the name is that of a folder, or too long for one.
+    except (ZoneInfoNotFoundError, ValueError, TypeError, AttributeError, OSError):
+        raise ArgumentError(
+            f"the time zone {name!r}", "is not known.", "Take 'Europe/Berlin', for example."
+        ) from None
+
+
+def next_time(cron: str, zone: tzinfo, now: float) -> float | None:
+    """The first time of a cron expression after now, in seconds since 1970; None without a time.
+
+    An expression can name a last year, or a day such as February 30.
+
+    Raises:
+        ArgumentError: The text is not a cron expression.
+
+    >>> next_time("0 3 * * *", UTC, 0.0) / 3600
+    3.0
+    >>> print(next_time("0 3 30 2 *", UTC, 0.0))
+    None
+    """
+    try:
+        times = croniter(cron, datetime.fromtimestamp(now, zone), second_at_beginning=True)
+        following: datetime = times.get_next(datetime)
+        return following.timestamp()
+    except CroniterBadDateError:
+        return None
+    except Exception:  # its class depends on the wrong part of the expression
+        raise ArgumentError(
+            f"the cron expression {cron!r}",
+            "cannot be read.",
+            "Take '0 3 * * *', for example: at three every night.",
+        ) from None
 
 
 def next_run(cron: Cron, now: float) -> float | None:

@@ -20,13 +20,14 @@ from agent_factory.factory import path_of, with_decisions
 from agent_factory.review import Decision, StandingApproval, StrandedThread, pending, stranded
 from agent_factory.service.approvals import Approvals
 from agent_factory.service.arguments import (
+    Attachment,
+    attachments_of,
     check_choice,
     keys_of,
     modes_of,
     seconds_of,
 )
 from agent_factory.service.assistants import Assistants
-from agent_factory.service.attachments import Attachment, attachments_of
 from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent, Waiting
 from agent_factory.service.crons import Crons
 from agent_factory.service.database import Database

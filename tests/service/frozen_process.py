@@ -18,7 +18,8 @@ from agent_factory.service.database import Database
 from service.desk import Journal, make_desk
 from waiting import until
 
-_OUTER = {"EventLog.ending", "FencedSaver._fenced", "Database.retried", "Backend.call"}
+_OUTER = {"EventLog.ending", "FencedSaver._fenced", "Backend.call"}
+_OUTER |= {"Database.retried", "Database.write"}
 """Functions that begin transactions for their callers."""
 
 

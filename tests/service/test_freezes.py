@@ -35,7 +35,7 @@ FREEZES = (
     "Schedules.delete",
     "Worker.enter",
     "Worker.give_sign",
-    "ScheduledMessages.submit_due",
+    "ScheduledMessages._carry_out",
 )
 """The functions whose transactions a process of a service makes."""
 
