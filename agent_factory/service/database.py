@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property, partial
@@ -15,15 +15,20 @@ from pathlib import Path
 from threading import Event, Lock, local
 from time import monotonic
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from sqlalchemy import (
     Connection,
     Engine,
     Row,
     Table,
+    column,
     create_engine,
     event,
+    func,
     make_url,
+    select,
+    table,
 )
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
@@ -92,6 +97,7 @@ _LIMITS = {
     "lock_timeout": 10_000,
     "tcp_user_timeout": 10_000,  # of a process that does not read its rows
 }
+_SESSIONS = table("pg_stat_activity", column("pid"), column("application_name"))
 _OF_TRANSACTION = "".join(f"SET LOCAL {name} = {value};" for name, value in _LIMITS.items())
 _OF_SESSION = _OF_TRANSACTION.replace(" LOCAL", "")
 _KEEPALIVES = {
@@ -128,13 +134,15 @@ class Database:
         self.is_sqlite = self.url.startswith("sqlite")
         self.threads = ThreadPoolExecutor(connections, thread_name_prefix="agent-factory-database")
         """Threads in which async runs use the database: their event loop does not wait."""
+        self.session = f"agent_factory {uuid4().hex[:12]}"
+        """Name of the sessions of this process in Postgres."""
         options: dict[str, int] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": 30}
         check_versions(sqlite=self.is_sqlite)
         if self.is_sqlite:
             # A connection of the pool is used by one thread after the other.
             arguments: dict[str, object] = {"timeout": _WAIT_SECONDS, "check_same_thread": False}
         else:
-            arguments = {"application_name": "agent_factory", **self.keepalives}
+            arguments = {"application_name": self.session, **self.keepalives}
             if direct_url is not None:
                 # PgBouncer in transaction mode loses prepared statements.
                 arguments["prepare_threshold"] = None
@@ -237,6 +245,16 @@ class Database:
         """Carry out one statement in one transaction; return the number of its rows."""
         with self.begin() as connection:
             return connection.execute(statement).rowcount
+
+    def end_sessions(self, names: Collection[str]) -> None:
+        """End the sessions of processes that are taken for dead, and with these their locks.
+
+        A process that was frozen between the statements of a pipeline of psycopg is not idle for
+        Postgres, whatever the limits of its session.
+        """
+        if not self.is_sqlite:
+            of_names = _SESSIONS.c.application_name.in_(names)
+            self.rows(select(func.pg_terminate_backend(_SESSIONS.c.pid)).where(of_names))
 
     def create(self) -> None:
         """Create the tables of an empty database: service, checkpoints and store."""

@@ -148,6 +148,7 @@ class Worker:
         detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
         # An upgrade compares the version: older workers may have to end first.
         detail["tables"] = MIGRATIONS[-1].version
+        detail["session"] = self.backend.database.session
         return json.dumps({**detail, "agents": sorted(self.backend.agents)})
 
     def _beat(self) -> None:
@@ -301,12 +302,14 @@ class Worker:
         database, dead = self.backend.database, self.dead_workers()
         if dead:
             # A process that was stopped during a sign of life holds the lock of its row.
-            free = select(workers.c.id).where(workers.c.id.in_(dead))
+            free = select(workers.c.id, workers.c.detail).where(workers.c.id.in_(dead))
             with database.begin() as connection:
-                ids = connection.execute(free.with_for_update(skip_locked=True)).scalars().all()
-                connection.execute(delete(workers).where(workers.c.id.in_(ids)))
-            for worker in ids:
-                logger.warning("Worker %s gave no sign of life; its runs are taken over.", worker)
+                rows = connection.execute(free.with_for_update(skip_locked=True)).all()
+                of_rows = workers.c.id.in_([row.id for row in rows])
+                connection.execute(delete(workers).where(of_rows))
+            for row in rows:
+                logger.warning("Worker %s gave no sign of life; its runs are taken over.", row.id)
+            database.end_sessions([json.loads(row.detail).get("session", "") for row in rows])
         if jobs := self.backend.queue.take_over(dead):
             logger.warning("Took over %d runs of workers that have died.", jobs)
             self.backend.metrics.taken_over(jobs)

@@ -15,7 +15,7 @@ from typing import Any
 from agent_factory.middleware import HumanInTheLoopMiddleware, OnceMiddleware
 from agent_factory.service import Service
 from agent_factory.service.database import Database
-from service.desk import Journal, make_desk
+from service.desk import Journal, make_desk, take
 from waiting import until
 
 _OUTER = {"EventLog.ending", "FencedSaver._fenced", "Backend.call"}
@@ -73,6 +73,7 @@ def freeze_in(name: str, journal: Journal) -> None:
                 frozen.append(caller)
                 journal.write("frozen", caller)
                 os.kill(os.getpid(), signal.SIGSTOP)
+                take(0.1)  # until all threads have stopped
                 journal.write("woke", caller)
 
     setattr(Database, "begin", freezing)  # noqa: B010  mypy would compare the types

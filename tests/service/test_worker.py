@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,10 +25,10 @@ from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import RunFailed, Service
 from agent_factory.service.attempt import RunAttempt
 from agent_factory.service.backend import Backend
-from agent_factory.service.database import Database
+from agent_factory.service.database import Database, driver_connection
 from agent_factory.service.engines.embedded import Taker
 from agent_factory.service.engines.engine import Outcome
-from agent_factory.service.errors import LeaseLost
+from agent_factory.service.errors import DatabaseUnavailable, LeaseLost
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.runner import Runner
 from agent_factory.service.scheduled_messages import ScheduledMessages
@@ -240,6 +242,32 @@ def test_a_process_that_was_stopped_in_a_transaction_keeps_no_others_from_a_take
             assert status_of(service, "free") == "queued"
         looking.look_after()
         assert [status_of(service, name) for name in ("locked", "free")] == ["queued"] * 2
+
+
+def test_a_process_that_was_stopped_in_a_pipeline_keeps_no_lock(postgres_url: str) -> None:
+    """LangGraph's saver writes in one. Postgres takes such a session for busy."""
+    with closing(Service(postgres_url)) as service, closing(Database(postgres_url)) as other:
+        service.add("echo", echo())
+        service.submit("echo", thread="locked", message="Hi")
+        detail = json.dumps({"session": other.session, "tables": 1, "agents": ["echo"]})
+        gone = {"id": "stopped", "beat": other.now - 60, "draining": False, "detail": detail}
+        Tables(other).write(insert(workers).values(gone))
+        assert backend_of(service).queue.claim("stopped", ["echo"], 1).taken
+        looking = Worker(backend_of(service), lambda: None, slots=1)
+        looking.enter()
+        with suppress(DatabaseUnavailable), other.begin() as stopped:
+            driver = driver_connection(stopped)
+            with driver.pipeline():
+                driver.execute(f"select 1 from {threads.name} for share").fetchone()
+                looking.look_after()  # only the next look can tell that nothing has changed
+                looking.look_after()
+                until(partial(is_queued, service, looking))
+
+
+def is_queued(service: Service, looking: Worker) -> bool:
+    """Look after the service; has its thread "locked" been given back?"""
+    looking.look_after()
+    return status_of(service, "locked") == "queued"
 
 
 @pytest.mark.long
