@@ -480,7 +480,7 @@ EXTRAS = {
     "otel": "opentelemetry.trace",
     "pii": "phonenumbers presidio_analyzer regex",
     "postgres": "langgraph.checkpoint.postgres psycopg",
-    "restate": "httpx hypercorn restate",
+    "restate": "httpx restate uvicorn",
     "serve": "starlette sse_starlette uvicorn jinja2 markdown_it",
     "service": "croniter sqlalchemy langgraph.checkpoint.sqlite",
     "sqlite": "langgraph.checkpoint.sqlite",

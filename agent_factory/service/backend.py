@@ -202,7 +202,8 @@ class Backend:
         return values
 
     def close(self) -> None:
-        """Write the gathered events, and close all connections."""
+        """Write the gathered events, give out the last jobs, and close all connections."""
         self.log.close()  # first, since it still writes
+        self.engine.stop(self.pace.stop)
         self.signals.close()
         self.database.close()

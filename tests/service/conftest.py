@@ -16,6 +16,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.outputs import Outputs
 from processes import Processes
 from service.databases import new_postgres, new_server
+from service.engines.servers import SERVERS, Server
 from service.stage import stage  # noqa: F401  a fixture
 from service.stored import Tables, backend_of
 from service.worker_process import WorkerProcess
@@ -37,6 +38,21 @@ def sqlite_url(tmp_path: Path) -> str:
 @pytest.fixture
 def postgres_url(postgres_server: Any) -> str:
     return new_postgres(postgres_server)
+
+
+def _engine_server(kind: str) -> Any:
+    @pytest.fixture(scope="session", name=f"{kind}_server")
+    def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+        """A server of an engine for this process of the tests."""
+        server = SERVERS[kind](tmp_path_factory.mktemp(kind) / "data")
+        server.start()
+        yield server
+        server.kill()
+
+    return server
+
+
+temporal_server, restate_server = map(_engine_server, SERVERS)
 
 
 KINDS = ["sqlite", "postgres"]

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from agent_factory.service.engines.engine import JobRef as JobRef
     from agent_factory.service.engines.engine import Outcome as Outcome
     from agent_factory.service.engines.engine import Work as Work
+    from agent_factory.service.engines.restate import Restate as Restate
+    from agent_factory.service.engines.temporal import Temporal as Temporal
 
 _HOME = {
     ".embedded": "Embedded",
     ".engine": "Engine JobRef Outcome Work",
+    ".restate": "Restate",
+    ".temporal": "Temporal",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -32,8 +32,9 @@ class OwnEngine:
         return []
 
     def stop(self, seconds: float) -> None:
-        self._work = None
-        self._pool.shutdown(wait=True)
+        if self._work is not None:
+            self._work = None
+            self._pool.shutdown(wait=True)
 
     def fault(self) -> str | None:
         return None if self._work else "It was not started."
