@@ -9,6 +9,7 @@ UVENV := .venv-uv
 RELEASE := .venv-release
 DEMO := .venv-demo
 NODE := tests/web/node_modules
+ENGINES := tests/service/engines/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
 BENCHBIN := $(BENCH)/Scripts
@@ -54,12 +55,14 @@ TESTS  := scripts/run_tests.py -n logical --maxprocesses=4 $(RERUNS)
 MORE   := $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 MOST   := scripts/run_tests.py -n $(MORE) $(RERUNS)
 SHORT  := $(MOST) --tier=short
+# A server of Restate: without npm, its tests are skipped.
+RESTATE := $(if $(shell command -v npm 2>/dev/null),$(ENGINES)/.installed)
 
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo test check long slice cases crossings mutants submission night prove oldest newest foreign web web-smoke speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
-setup: $(STAMP) $(NODE)/.installed
+setup: $(STAMP) $(NODE)/.installed $(ENGINES)/.installed
 
 demo: $(DEMO)/.installed
 	@$(DEMOBIN)/agent-factory demo
@@ -77,13 +80,13 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/figures.py --check
 
-long: $(STAMP)   # the functions whose tests take seconds each, with one case
+long: $(STAMP) $(RESTATE)   # the functions whose tests take seconds each, with one case
 	$(BIN)/python $(MOST) --tier=long --snapshot-warn-unused --durations=20 $(ARGS)
 
-slice: $(STAMP)   # cases of the night for two minutes, in an order of the commit
+slice: $(STAMP) $(RESTATE)   # cases of the night for two minutes, in an order of the commit
 	$(BIN)/python $(TESTS) --tier=slice --snapshot-warn-unused --key=$(shell git rev-parse HEAD 2>/dev/null) $(ARGS)
 
-cases: $(STAMP)   # each case, in the mode and on the database that a day leaves out
+cases: $(STAMP) $(RESTATE)   # each case, in the mode and on the database that a day leaves out
 	$(BIN)/python $(TESTS) --tier=night $(ARGS)
 
 crossings: $(STAMP)   # two features and a way to run them, ten times as often
@@ -100,7 +103,7 @@ submission:
 night:
 	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases crossings web foreign speed "release ARGS=--rehearsal" mutants
 
-prove: $(STAMP)   # the laws alone, with many more examples
+prove: $(STAMP) $(RESTATE)   # the laws alone, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800
 
 oldest newest: $(UVENV)/.installed   # the tests at the lowest or newest versions, on each Python
@@ -218,8 +221,8 @@ $(UVENV)/.installed:
 	$(call install,$(UVBIN)) 'uv>=0.9,<1'
 	@touch $@
 
-$(NODE)/.installed: tests/web/package-lock.json
-	cd tests/web && npm ci --silent
+$(NODE)/.installed $(ENGINES)/.installed: %/node_modules/.installed: %/package-lock.json
+	cd $* && npm ci --silent
 	@touch $@
 
 pages: $(STAMP)   # write docs/checks.md, parts of the skill and the pictures from the code
@@ -232,4 +235,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) build dist site *.egg-info
+	rm -rf $(VENV) $(DEMO) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) $(ENGINES) build dist site *.egg-info

@@ -121,6 +121,8 @@ DOORS = {
     ("service",): {
         "from agent_factory.service import Service; Service('postgresql://a@b/c')": "postgres",
         "from agent_factory.service import Service; Service('postgres://a@b/c')": "postgres",
+        "from agent_factory.service.engines import Temporal": "temporal",
+        "from agent_factory.service.engines import Restate": "restate",
         "from agent_factory.serve import create_app": "serve",
     },
     ("serve",): {

@@ -73,6 +73,11 @@ PIIMiddleware("phone"), PIIMiddleware("name"), PIIMiddleware("key", detector="sk
 from agent_factory.service import Service
 Service("postgresql://user@host/name").close()
 """,
+    "restate": """
+from agent_factory.service import Service
+with Service("sqlite:///desk.db", engine="restate://127.0.0.1:1?worker=http://127.0.0.1:0"):
+    pass
+""",
     "serve": """
 import subprocess, sys
 from agent_factory.serve import Principal, create_app
@@ -100,6 +105,11 @@ from agent_factory.testing import ScriptedChatModel
 with SqliteSaver.from_conn_string("threads.db") as saver:
     agent = create_agent(ScriptedChatModel(["Hello."]), [], checkpointer=saver)
     agent.invoke({"messages": [("user", "Hi")]}, {"configurable": {"thread_id": "1"}})
+""",
+    "temporal": """
+from agent_factory.service import Service
+with Service("sqlite:///desk.db", engine="temporal://127.0.0.1:1"):
+    pass
 """,
     "testing": """
 import pytest, sys

@@ -87,7 +87,7 @@ def _values(call: Any, names: tuple[str, ...]) -> set[str]:
 
 
 def _is_marked(marks: Iterable[Any]) -> bool:
-    return any(mark.name == "long" for mark in marks)
+    return any(mark.name in ("long", "night") for mark in marks)
 
 
 def is_long(node: pytest.Item | Any) -> bool:

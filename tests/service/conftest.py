@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -53,6 +54,15 @@ def _engine_server(kind: str) -> Any:
 
 
 temporal_server, restate_server = map(_engine_server, SERVERS)
+
+
+@pytest.fixture(params=["embedded", *(pytest.param(k, marks=pytest.mark.night) for k in SERVERS)])
+def engine(request: pytest.FixtureRequest) -> str:
+    """The URL of each engine in turn, for the processes of one service."""
+    if request.param == "embedded":
+        return "embedded"
+    server: Server = request.getfixturevalue(f"{request.param}_server")
+    return server.url(f"t{uuid4().hex[:8]}")
 
 
 KINDS = ["sqlite", "postgres"]

@@ -51,19 +51,19 @@ def journal(tmp_path: Path) -> Journal:
 
 
 @pytest.fixture
-def start(start_worker: Start, url: str) -> Start:
+def start(start_worker: Start, url: str, engine: str) -> Start:
     """Start a process; with `freeze`, it acts until it freezes."""
 
     def start(**options: Any) -> WorkerProcess:
-        return start_worker(url, module=("service.frozen_process",), **options)
+        return start_worker(url, module=("service.frozen_process",), engine=engine, **options)
 
     return start
 
 
 @pytest.fixture
-def desk(url: str, journal: Journal) -> Iterator[Service]:
+def desk(url: str, engine: str, journal: Journal) -> Iterator[Service]:
     """A service that submits and decides. Each tenant has limits."""
-    with closing(Service(url)) as service:
+    with closing(Service(url, engine=engine)) as service:
         add_agents(service, journal)
         for tenant in ("a", "b"):
             service.limit(tenant, concurrency=3)

@@ -47,10 +47,17 @@ def journal(tmp_path: Path) -> Journal:
 
 
 @pytest.fixture
-def desk(service: Service, journal: Journal) -> Service:
+def desk(url: str, engine: str, journal: Journal) -> Iterator[Service]:
     """A service that only submits and reads."""
-    service.add("desk", make_desk(journal, middleware=[SteeringMiddleware()]))
-    return service
+    with closing(Service(url, engine=engine)) as service:
+        service.add("desk", make_desk(journal, middleware=[SteeringMiddleware()]))
+        yield service
+
+
+@pytest.fixture
+def start_desk(start_worker: Start, url: str, engine: str) -> Start:
+    """Start workers of the desk."""
+    return partial(start_worker, url, engine=engine)
 
 
 @pytest.fixture
@@ -108,13 +115,11 @@ def kill_at_random(
 
 @pytest.mark.law  # `make prove` kills more
 @pytest.mark.timeout(300 if KILLS < 100 else 7200)  # starting workers takes most of it
-def test_workers_are_killed_at_random(
-    desk: Service, journal: Journal, url: str, start_worker: Start
-) -> None:
+def test_workers_are_killed_at_random(desk: Service, journal: Journal, start_desk: Start) -> None:
     """Nothing is lost or out of order, no effect is doubled, and what is unknown is named."""
     threads, each = 16, max(KILLS // 2, 3)
     runs = submit(desk, threads, threads * each)
-    start = partial(start_worker, url, seconds=0.03, middleware="once")
+    start = partial(start_desk, seconds=0.03, middleware="once")
     for _ in kill_at_random(start, 3, lambda chance: take(chance.uniform(0.0, 1.0))):
         pass
     finish(runs)
@@ -132,7 +137,7 @@ def test_workers_are_killed_at_random(
 
 @pytest.mark.law
 @pytest.mark.timeout(300 if KILLS < 100 else 7200)
-def test_workers_are_killed_while_steered(desk: Service, url: str, start_worker: Start) -> None:
+def test_workers_are_killed_while_steered(desk: Service, start_desk: Start) -> None:
     """Each message is read once and in order, by a run under way or by the next one."""
     sent: dict[str, list[Run]] = {f"t-{at}": [] for at in range(4)}
 
@@ -143,7 +148,7 @@ def test_workers_are_killed_while_steered(desk: Service, url: str, start_worker:
             sent[thread].append(desk.submit("desk", thread=thread, message="Pay.", **options))
             take(chance.uniform(0.0, 0.1))
 
-    start = partial(start_worker, url, seconds=0.03, middleware="steering", calls=4)
+    start = partial(start_desk, seconds=0.03, middleware="steering", calls=4)
     for _ in kill_at_random(start, 2, steer):
         pass
     runs = [run for of_thread in sent.values() for run in of_thread]
@@ -267,12 +272,12 @@ def outcomes(service: Service) -> list[BaseMessage]:
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "without the fence"])
 def test_a_worker_that_was_given_up_comes_back(
-    desk: Service, journal: Journal, url: str, start_worker: Start, fenced: bool
+    desk: Service, journal: Journal, url: str, start_desk: Start, fenced: bool
 ) -> None:
     """Without the fence, what this test looks for happens: effects are doubled."""
     threads = 12
     # Few threads and long runs: the zombie is in the middle of each of them.
-    start = partial(start_worker, url, calls=12, seconds=0.05, fenced=fenced, slots=threads)
+    start = partial(start_desk, calls=12, seconds=0.05, fenced=fenced, slots=threads)
     with start() as zombie:
         runs = submit(desk, threads, threads)
         until(partial(has_lines, journal, "pay", threads + 1))
@@ -321,10 +326,10 @@ def has_lines(journal: Journal, kind: str, number: int) -> bool:
 
 
 def test_a_review_outlives_its_worker_and_its_code(
-    desk: Service, journal: Journal, url: str, start_worker: Start
+    desk: Service, journal: Journal, start_desk: Start
 ) -> None:
     """Parked under one version of the code, decided while no worker runs, done by the next one."""
-    start = partial(start_worker, url, review=True, calls=1)
+    start = partial(start_desk, review=True, calls=1)
     worker = start()
     run = desk.submit("desk", thread="t", message="Pay.", message_id="m")
     run.result(timeout=60)

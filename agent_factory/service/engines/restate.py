@@ -84,6 +84,7 @@ class Restate(RemoteEngine):
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.AsyncClient(headers=headers, timeout=10, trust_env=False)
         self._requests, self._served, self._known = 0, set[str](), ""
+        self._server: uvicorn.Server | None = None
         await super()._open()
 
     def _service(self, agent: str) -> str:
@@ -123,7 +124,7 @@ class Restate(RemoteEngine):
 
     async def _take_jobs(self) -> None:
         host, port = self._listen.hostname or "127.0.0.1", self._listen.port or 9080
-        bound = socket.create_server((host, port), reuse_port=hasattr(socket, "SO_REUSEPORT"))
+        self._bound = socket.create_server((host, port), reuse_port=hasattr(socket, "SO_REUSEPORT"))
         keys = [key for key in os.environ.get("RESTATE_IDENTITY_KEYS", "").split(",") if key]
         if not keys and not host.startswith(("127.", "localhost")):
             _LOG.warning("All who reach %s can start jobs: set RESTATE_IDENTITY_KEYS.", host)
@@ -136,7 +137,7 @@ class Restate(RemoteEngine):
         app = restate.app(services, identity_keys=keys)
         self._server = uvicorn.Server(uvicorn.Config(app, ws="none", log_config=None, **options))
         self._free = asyncio.Semaphore(self._slots)
-        self._serving = asyncio.create_task(self._server.serve([bound]))
+        self._serving = asyncio.create_task(self._server.serve([self._bound]))
         self._watcher.cancel()
         self._watcher = asyncio.create_task(self._watch())
 
@@ -161,11 +162,12 @@ class Restate(RemoteEngine):
         return outcome.status
 
     async def _leave(self, seconds: float) -> None:
-        if self._served:
+        if self._server is not None:
             self._server.should_exit = True
             if self._running:
                 await asyncio.wait({*self._running.values()}, timeout=seconds)
-            await asyncio.sleep(0.2)  # the requests of these jobs are answered
+            await asyncio.wait({self._serving}, timeout=1)  # it answers the requests of these jobs
+            self._bound.close()
 
     async def _end(self, seconds: float) -> None:
         await super()._end(seconds)
