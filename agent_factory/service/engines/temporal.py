@@ -116,10 +116,10 @@ class Temporal(RemoteEngine):
                     max_heartbeat_throttle_interval=_SECOND,
                 )
                 self._pollers.add(poller)
-                self._note(f"task queue of {agent!r}", "")
+                self._note(agent, "")
                 await poller.run()
             except Exception as error:
-                self._note(f"task queue of {agent!r}", f"{error!r}")
+                self._note(agent, f"task queue of {agent!r}: {error!r}")
                 await asyncio.sleep(1)
 
     @activity.defn(name="carry-out")
