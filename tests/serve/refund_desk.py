@@ -87,7 +87,7 @@ def reject(**parts: Any) -> dict[str, Any]:
 
 
 MISTAKES: list[tuple[Any, str]] = [
-    ("approve", 'Did you mean {"type": "approve"}?'),
+    ("aprove", 'Did you mean {"type": "approve"}?'),
     ({}, "expected a decision with a type (approve, edit, reject), got dict ({})"),
     ({"type": "aprove"}, 'Did you mean {"type": "approve"}?'),
     ({"type": "respond", "message": "Paid."}, "not allowed here. Allowed: approve, edit, reject."),
