@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from agent_factory.middleware import HumanInTheLoopMiddleware, OnceMiddleware
@@ -52,8 +53,7 @@ def act(service: Service) -> None:
     later = service.submit("desk", thread="cancelled", message="Pay.", tenant="a", delay=600)
     later.cancel(by="ann")
     service.threads.delete("cancelled", by="ann")
-    place: dict[str, Any] = {"agent": "desk", "message": "Pay.", "tenant": "a"}
-    service.schedule("often", "* * * * * *", thread="scheduled", **place)
+    service.schedule("often", "* * * * * *", agent="desk", message="Pay.", thread="scheduled")
     until(lambda: any(one.id == "scheduled" for one in service.threads.search()))
     service.unschedule("often")
 
@@ -61,16 +61,14 @@ def act(service: Service) -> None:
 def freeze_in(name: str, journal: Journal) -> None:
     """Let this process freeze at the end of its first transaction of a function."""
     begin: Callable[[Database], Any] = Database.begin
-    frozen: list[str] = []
+    first = Lock()  # two threads may come at once
 
     @contextmanager
     def freezing(database: Database) -> Iterator[Any]:
         caller = _caller()
         with begin(database) as connection:
             yield connection
-            journal.write("transaction", caller)
-            if caller == name and not frozen:
-                frozen.append(caller)
+            if caller == name and first.acquire(blocking=False):
                 journal.write("frozen", caller)
                 os.kill(os.getpid(), signal.SIGSTOP)
                 take(0.1)  # until all threads have stopped
@@ -98,7 +96,6 @@ def main(url: str, path: str, *, freeze: str | None = None, **options: Any) -> N
     print("ready", flush=True)
     if freeze is not None:
         act(service)
-        journal.write("acted")
     sys.stdin.read()
     service.close()
 

@@ -259,13 +259,10 @@ def test_a_process_that_was_stopped_in_a_pipeline_keeps_no_lock(postgres_url: st
             driver = driver_connection(stopped)
             with driver.pipeline():
                 driver.execute(f"select 1 from {threads.name} for share").fetchone()
-                looking.look_after()  # only the next look can tell that nothing has changed
-                looking.look_after()
                 until(partial(is_queued, service, looking))
 
 
 def is_queued(service: Service, looking: Worker) -> bool:
-    """Look after the service; has its thread "locked" been given back?"""
     looking.look_after()
     return status_of(service, "locked") == "queued"
 
