@@ -30,8 +30,8 @@ def made(name, abort):
         name, inactivity_timeout=timedelta(minutes=1), abort_timeout=timedelta(seconds=abort)
     )
 
-    @service.handler("work")
-    async def work(ctx: restate.Context, call: str) -> str:
+    @service.handler("repeat")
+    async def repeat(ctx: restate.Context, call: str) -> str:
         with open(f"{name}.calls", "a") as calls:
             calls.write("begin\n")
         await asyncio.sleep(10)
@@ -59,7 +59,7 @@ for _ in range(300):
         pass
     time.sleep(0.2)
 for name in ("short", "long"):
-    httpx.post(f"{ingress}/{name}/work/send", json="x", timeout=60).raise_for_status()
+    httpx.post(f"{ingress}/{name}/repeat/send", json="x", timeout=60).raise_for_status()
 time.sleep(16)
 for name in ("short", "long"):
     print(name, Path(f"{name}.calls").read_text().count("begin"))
