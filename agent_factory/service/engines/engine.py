@@ -135,16 +135,16 @@ def engine_of(engine: Engine | str | None) -> Engine:
     >>> engine_of("embedded").name
     'embedded'
     """
-    if engine is not None and not isinstance(engine, str):
+    if engine is not None and not isinstance(engine, str) and hasattr(engine, "start"):
         return engine
-    scheme = (engine or "embedded").partition(":")[0]
-    if scheme != "embedded" and scheme not in _SCHEMES:
-        raise ArgumentError(
-            "engine",
-            f"must be the URL of an engine, got {engine!r}.",
-            "Pass 'embedded', 'temporal://127.0.0.1:7233' or 'restate://127.0.0.1:8080'.",
-        )
-    engines = import_module("agent_factory.service.engines")
-    kind = getattr(engines, _SCHEMES.get(scheme, "Embedded"))
-    made: Engine = kind() if scheme == "embedded" else kind(engine)
+    text = "embedded" if engine is None else str(engine)
+    scheme = text.partition(":")[0]
+    hint = "Pass 'embedded', 'temporal://127.0.0.1:7233' or 'restate://127.0.0.1:8080'."
+    if text != "embedded" and scheme not in _SCHEMES:
+        raise ArgumentError("engine", f"must be the URL of an engine, got {engine!r}.", hint)
+    kind = getattr(import_module("agent_factory.service.engines"), _SCHEMES.get(scheme, "Embedded"))
+    try:
+        made: Engine = kind() if text == "embedded" else kind(text)
+    except (ValueError, OSError) as error:  # such as of a port, or of a host that is not known
+        raise ArgumentError("engine", f"cannot be reached by {text!r}: {error}.", hint) from error
     return made
