@@ -64,8 +64,7 @@ _HOME = {
     ".errors": (
         "AlreadyDecided AlreadyExists AuditTampered ClaimedByOther ConfigNotAllowed "
         "DatabaseUnavailable DatabaseVersionError DecisionForbidden MessageHeld NotFound NoWorker "
-        "ReadOnly RunCancelled "
-        "RunFailed ServiceError ThreadBusy"
+        "ReadOnly RunCancelled RunFailed ServiceError ThreadBusy"
     ),
     ".inbox": "Inbox",
     ".ledger": "SharedLedger SpentBy",

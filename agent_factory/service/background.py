@@ -10,7 +10,6 @@ attempt may still work, if its worker was only slow, and its result is dropped.
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from base64 import b64encode
 from collections.abc import Mapping
@@ -32,15 +31,12 @@ from agent_factory.service.backend import Backend, RegisteredAgent, config_of
 from agent_factory.service.jobs import MessageJob, message_of
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import dump, load
-from agent_factory.service.rows import logged
+from agent_factory.service.rows import logged, logger
 from agent_factory.service.steering import STEER, can_be_steered
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import background_jobs, runs, workers
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.upstream import coerced_context
-
-logger = logging.getLogger("agent_factory.service")
-
 
 MOST_ATTEMPTS = 3
 """Deaths of workers after which a job is reported as lost. Stops do not count."""

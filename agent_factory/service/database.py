@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sqlite3
@@ -52,10 +51,9 @@ from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
 from agent_factory.service.metadata_search import contains_text
 from agent_factory.service.migrations.schema import Report
 from agent_factory.service.migrations.upgrade import Upgrade, create_tables, take_step, upgrade_of
+from agent_factory.service.rows import logger
 from agent_factory.service.tables import clock
 from agent_factory.service.versions import check_versions
-
-logger = logging.getLogger("agent_factory.service")
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ from sqlalchemy import Column, Delete, Row, Select, Update, or_, update
 
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import DatabaseUnavailable
+from agent_factory.service.rows import logger
 
 CLAIM_SECONDS = 60.0
 """Seconds of a claim: after the death of its process, a delivery is due again then."""
@@ -25,8 +26,6 @@ THREADS = 16
 
 AT_ONCE = 100
 """The most threads of a process, also if calls hang: no deadline can end a sync function."""
-
-logger = logging.getLogger("agent_factory.service")
 
 
 class UndeliverableError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,10 +15,9 @@ from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.message_serializer import dump, load
 from agent_factory.service.pace import Pace
+from agent_factory.service.rows import logger
 from agent_factory.service.signals import Moment, News, Signals
 from agent_factory.service.tables import events
-
-logger = logging.getLogger("agent_factory.service")
 
 KEEP_SECONDS = 3600.0
 """Seconds for which events are kept, so that a caller can join a stream again."""

@@ -24,12 +24,7 @@ from agent_factory.review import (
 )
 from agent_factory.service.audit import AuditEntry
 from agent_factory.service.backend import Backend
-from agent_factory.service.errors import (
-    AlreadyDecided,
-    ClaimedByOther,
-    DecisionForbidden,
-    NotFound,
-)
+from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, DecisionForbidden, NotFound
 from agent_factory.service.jobs import DecisionJob
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.rows import having, logged

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sqlalchemy import Column, func, select, true
 
 from agent_factory.service.database import Database
+from agent_factory.service.rows import logger
 from agent_factory.service.tables import threads, waits, workers
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Observation
-
-logger = logging.getLogger("agent_factory.service")
 
 ThreadStatus = Literal["idle", "queued", "running", "waiting", "failed"]
 """The statuses of threads."""

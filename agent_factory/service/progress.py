@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 
 from sqlalchemy import select
 
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import MessageHeld, NoWorker
+from agent_factory.service.rows import logger
 from agent_factory.service.steering import run_row
 from agent_factory.service.tables import threads, waits, workers
-
-logger = logging.getLogger("agent_factory.service")
 
 _START = "Start one: agent-factory worker MODULE:SERVICE, or service.start()."
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -22,12 +21,11 @@ from agent_factory.service.engines.engine import Status
 from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.jobs import DecisionJob, UndoJob
 from agent_factory.service.leases import take_lease
+from agent_factory.service.rows import logger
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import Claim
 from agent_factory.service.usage import UsageHandler
 from agent_factory.state import storable_text
-
-logger = logging.getLogger("agent_factory.service")
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,15 +15,13 @@ from agent_factory.service.assistants import Assistants
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import DatabaseUnavailable, NotFound
 from agent_factory.service.messages import as_config, prepare
-from agent_factory.service.rows import logged, read_row
+from agent_factory.service.rows import logged, logger, read_row
 from agent_factory.service.run import Run
 from agent_factory.service.schedules import Cron, Schedule, next_run
 from agent_factory.service.tables import schedules
 from agent_factory.service.threads import delete_thread, found_threads
 from agent_factory.service.webhooks import WebhookQueue
 from agent_factory.state import check_json
-
-logger = logging.getLogger("agent_factory.service")
 
 _FAILURE = "Schedule %s was not carried out."
 _HOUR = 3600.0

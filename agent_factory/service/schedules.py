@@ -123,10 +123,7 @@ class Schedules:
             hint = "Take '0 3 * * *', for example: at three every night."
             raise ArgumentError(f"the cron expression {cron.schedule!r}", "has no next time.", hint)
         cron = replace(
-            cron,
-            created_at=cron.created_at or now,
-            updated_at=now,
-            next_at=next_run(cron, now),
+            cron, created_at=cron.created_at or now, updated_at=now, next_at=next_run(cron, now)
         )
         values = asdict(cron)
         row = self._database.insert(schedules).values(values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -51,8 +50,6 @@ from agent_factory.service.tables import runs, threads
 from agent_factory.service.threads import leased
 from agent_factory.service.waits import Wait
 from agent_factory.types import Graph
-
-logger = logging.getLogger("agent_factory.service")
 
 
 class Service(Operations):

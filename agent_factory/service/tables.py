@@ -90,10 +90,7 @@ threads = Table(
 )
 # Threads for workers, without idle threads, which grow in number.
 _partial_index(
-    "service_threads_due",
-    threads.c.status == "queued",
-    threads.c.priority.desc(),
-    threads.c.turn,
+    "service_threads_due", threads.c.status == "queued", threads.c.priority.desc(), threads.c.turn
 )
 
 waits = Table(

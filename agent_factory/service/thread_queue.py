@@ -14,15 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    bindparam,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, update
 
 from agent_factory.service.arguments import check_name
 from agent_factory.service.audit import append_entry
@@ -251,8 +243,7 @@ class ThreadQueue:
             new.values(status="idle", created_at=clock(), updated_at=clock())
             # Changes nothing, and locks the row of an existing thread.
             .on_conflict_do_update(
-                index_elements=[threads.c.thread_id],
-                set_={"thread_id": new.excluded.thread_id},
+                index_elements=[threads.c.thread_id], set_={"thread_id": new.excluded.thread_id}
             )
             .returning(threads, _HAS_LIMIT.label("is_limited"))
         )

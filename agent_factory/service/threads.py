@@ -155,11 +155,7 @@ def check_thread_id(thread: str | None) -> None:
 
 
 def insert_thread(
-    connection: Connection,
-    backend: Backend,
-    thread: str,
-    tenant: str,
-    **values: object,
+    connection: Connection, backend: Backend, thread: str, tenant: str, **values: object
 ) -> Row[Any]:
     """The row of a thread, locked; a missing thread is created with these values."""
     check_thread_id(thread)

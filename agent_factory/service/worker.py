@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import socket
 import time
@@ -23,12 +22,10 @@ from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.migrations.steps import MIGRATIONS
 from agent_factory.service.reservations import expire_reservations
-from agent_factory.service.rows import logged
+from agent_factory.service.rows import logged, logger
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import threads, workers
 from agent_factory.service.thread_queue import Claim, thread_of
-
-logger = logging.getLogger("agent_factory.service")
 
 _HOUR = 3600.0
 _RECONCILE = 30.0  # seconds between two looks for jobs that the engine has forgotten

@@ -6,17 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Float,
-    Integer,
-    MetaData,
-    Table,
-    inspect,
-    select,
-    text,
-)
+from sqlalchemy import Column, Connection, Float, Integer, MetaData, Table, inspect, select, text
 from sqlalchemy.schema import CreateColumn
 from sqlalchemy.sql import ColumnElement
 
