@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from agent_factory.service.ledger import SharedLedger as SharedLedger
     from agent_factory.service.ledger import SpentBy as SpentBy
     from agent_factory.service.messages import HeldMessage as HeldMessage
-    from agent_factory.service.migrations.upgrade import Upgrade as Upgrade
+    from agent_factory.service.migrations import Upgrade as Upgrade
     from agent_factory.service.operations import Operations as Operations
     from agent_factory.service.pace import Pace as Pace
     from agent_factory.service.run import Run as Run
@@ -69,7 +69,7 @@ _HOME = {
     ".inbox": "Inbox",
     ".ledger": "SharedLedger SpentBy",
     ".messages": "HeldMessage",
-    ".migrations.upgrade": "Upgrade",
+    ".migrations": "Upgrade",
     ".operations": "Operations",
     ".pace": "Pace",
     ".run": "Run RunInfo",

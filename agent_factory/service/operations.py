@@ -15,7 +15,7 @@ from agent_factory.service.arguments import seconds_of
 from agent_factory.service.audit import verify_entries
 from agent_factory.service.backend import Backend
 from agent_factory.service.engines.engine import Engine, Outcome, engine_of
-from agent_factory.service.migrations.upgrade import Upgrade
+from agent_factory.service.migrations import Upgrade
 from agent_factory.service.notices import NoticeQueue, OnWait, sender
 from agent_factory.service.rows import having
 from agent_factory.service.tables import workers

@@ -20,7 +20,7 @@ from agent_factory.service.background import hand_over, report_lost_jobs, take_l
 from agent_factory.service.engines.engine import Outcome, Status
 from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
-from agent_factory.service.migrations.steps import MIGRATIONS
+from agent_factory.service.migrations import MIGRATIONS
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.rows import logged, logger
 from agent_factory.service.runner import Runner

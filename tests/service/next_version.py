@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, MetaData, String, Table
 
 from agent_factory.service.database import Database
-from agent_factory.service.migrations.schema import Migration, Report, add_column
-from agent_factory.service.migrations.steps import MIGRATIONS
+from agent_factory.service.migrations import MIGRATIONS, Migration, Report, add_column
 from agent_factory.service.tables import threads
 
 _NOTE = Table(threads.name, MetaData(), Column("note", String)).c.note

@@ -20,11 +20,9 @@ from sqlalchemy.exc import DBAPIError
 from starlette.testclient import TestClient
 
 from agent_factory.serve import create_app
-from agent_factory.service import DatabaseVersionError, Service, ServiceError
+from agent_factory.service import DatabaseVersionError, Service, ServiceError, migrations
 from agent_factory.service.database import Database
-from agent_factory.service.migrations import upgrade as upgrade_module
-from agent_factory.service.migrations.schema import Migration, Report
-from agent_factory.service.migrations.steps import MIGRATIONS
+from agent_factory.service.migrations import MIGRATIONS, Migration, Report
 from commands import run
 from processes import Processes, exit_code
 from service import next_version
@@ -256,7 +254,7 @@ def test_a_step_does_not_hold_up_others_while_a_table_is_locked(
     postgres_url: str, next_step: Callable[..., Migration], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a backup, which reads the tables for long."""
-    monkeypatch.setattr(upgrade_module, "_LOCK_TIMEOUT", "200ms")
+    monkeypatch.setattr(migrations, "_LOCK_TIMEOUT", "200ms")
     with closing(Database(postgres_url)) as database:
         database.set_up()
         next_step()
