@@ -61,7 +61,7 @@ RESTATE := $(if $(shell command -v npm 2>/dev/null),$(ENGINES)/.installed)
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test check long slice cases crossings mutants submission night prove oldest newest foreign web web-smoke speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
+.PHONY: setup demo test check long slice cases kills crossings mutants submission night prove oldest newest foreign web web-smoke speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
 setup: $(STAMP) $(NODE)/.installed $(ENGINES)/.installed
 
 demo: $(DEMO)/.installed
@@ -101,7 +101,11 @@ submission:
 	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then "test COVERAGE=1" long slice --parallel check docs web-smoke
 
 night:
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases crossings web foreign speed "release ARGS=--rehearsal" mutants
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases kills crossings web foreign speed "release ARGS=--rehearsal" mutants
+
+kills: $(STAMP) $(RESTATE)   # 500 workers are killed and 500 are frozen, on each engine and database
+	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) tests/service/test_kills.py --tier=all \
+		-k frozen_at_random --timeout=7200 $(ARGS)
 
 prove: $(STAMP) $(RESTATE)   # the laws alone, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800

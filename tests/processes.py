@@ -5,16 +5,20 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
+
+from forks import Fork
 
 from waiting import until
+
+Process = subprocess.Popen[Any] | Fork
 
 
 class Processes:
     """Starts processes, and knows each that has to be ended."""
 
     def __init__(self) -> None:
-        self._started: list[subprocess.Popen[Any]] = []
+        self._started: list[Process] = []
 
     def start(
         self, command: Sequence[object], *, ready: str | None = None, **options: Any
@@ -36,6 +40,12 @@ class Processes:
             wait_for_line(process, ready)
         return process
 
+    def fork(self, words: Sequence[object], stderr: IO[Any] | None = None) -> Fork:
+        """Start a module of the tests, with its arguments, in a process that has loaded ours."""
+        process = Fork([str(word) for word in words], stderr)
+        self._started.append(process)
+        return process
+
     def end(self) -> None:
         """Kill each process that runs, wait for all, and close their pipes."""
         for process in self._started:
@@ -49,7 +59,7 @@ class Processes:
         self._started.clear()
 
 
-def wait_for_line(process: subprocess.Popen[Any], words: str) -> str:
+def wait_for_line(process: Process, words: str) -> str:
     """The first line of the standard output that has some words; others before it are read."""
     assert process.stdout is not None
     lines = []
@@ -60,10 +70,11 @@ def wait_for_line(process: subprocess.Popen[Any], words: str) -> str:
     raise AssertionError(f"the process ended before it wrote {words!r}: {lines}")
 
 
-def exit_code(process: subprocess.Popen[Any]) -> int:
+def exit_code(process: Process) -> int:
     """The exit code of a process that ends by itself, however slow the machine is."""
     until(lambda: process.poll() is not None)
-    return int(process.returncode)
+    assert process.returncode is not None
+    return process.returncode
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A process may be killed at any moment: the thread resumes from its checkpoint, complete.
 
-`worker.py` forks the processes and kills them; what they did is in the journal of the thread.
+What the processes did is in the journal of the thread.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import itertools
 import json
 import os
 import random
-import subprocess
-import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -54,25 +53,26 @@ MANNERS = [
 ]
 SAFE = [manner for manner in MANNERS if manner["durability"] == "sync"]
 
-Start = Callable[..., dict[str, Any]]
+Start = Callable[..., float | None]
 
 
 @pytest.fixture(scope="module")
 def start() -> Iterator[Start]:
-    """Start a process on a thread; it tells how that ended: `start(folder, path="fused")`."""
-    command = [sys.executable, Path(__file__).with_name("worker.py")]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with owned() as processes:
-        parent = processes.start(command, bufsize=1, start_new_session=True, **pipes)
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        tell, answers = parent.stdin.write, parent.stdout
+    """Start a process on a thread, and kill it after some seconds; the seconds that it took.
 
-        def run(folder: Path, **attempt: Any) -> dict[str, Any]:
-            tell(json.dumps({"folder": str(folder), **attempt}) + "\n")
-            ended: dict[str, Any] = json.loads(answers.readline())
-            assert ended["code"] in (0, KILLED), "a process has failed: see stderr"
-            return ended
+    `start(folder, path="fused", after=0.1)`. None where it was killed.
+    """
+    with owned() as processes:
+
+        def run(folder: Path, *, after: float | None = None, **attempt: Any) -> float | None:
+            words = json.dumps({"folder": str(folder), **attempt})
+            process = processes.fork(["kills.worker", words])
+            process.stdout.readline()  # it is at work, or dead
+            begun = time.monotonic()
+            process.wait(after)
+            processes.end()
+            assert process.returncode in (0, KILLED), "a process has failed: see stderr"
+            return None if process.returncode else time.monotonic() - begun
 
         yield run
 
@@ -141,7 +141,7 @@ class Trial:
         """Run once without a kill, to compare with, and to know how long that takes."""
         self._threads = itertools.count()
         folder = self.thread()
-        self.seconds: float = self.run(folder, SAFE[0])["seconds"]
+        self.seconds = self.run(folder, SAFE[0]) or 0.0
         journal = Journal.of(folder)
         end = journal.end
         self.requests = len(journal.of_kind("ask"))
@@ -155,7 +155,7 @@ class Trial:
         folder.mkdir()
         return folder
 
-    def run(self, folder: Path, manner: dict[str, str], **death: float) -> dict[str, Any]:
+    def run(self, folder: Path, manner: dict[str, str], **death: float) -> float | None:
         attempt = {"path": self.chance.choice(self.transitions), **manner, **death}
         ended = self.start(folder, **attempt)
         print(folder.name, attempt, ended)  # shown where a test fails
@@ -165,8 +165,9 @@ class Trial:
         """Kill process after process on a new thread until one is done; the kills."""
         folder = self.thread()
         after = partial(self.chance.uniform, 0, self.seconds)
-        ends = iter(lambda: self.run(folder, manner, after=after())["code"], 0)
-        kills = sum(1 for _ in ends)
+        kills = 0
+        while self.run(folder, manner, after=after()) is None:
+            kills += 1
         self.check(folder, manner)
         return kills
 

@@ -1,7 +1,6 @@
-"""An agent that is killed: a process that has imported everything starts others, and kills them.
+"""An agent that is killed: `python -m kills.worker ATTEMPT` takes a thread up where it lies.
 
-It reads an `Attempt` a line, in JSON; for each it forks a process that takes the thread up where
-it lies, and kills that after a while. What the processes do is in the journal of the thread.
+It says "ready" when it is at work. The journal of the thread tells the rest.
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ import signal
 import sqlite3
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -47,8 +44,8 @@ FUSED: dict[str, Any] = {"steps": False, "fused": True, "turn": "turn"}
 class Attempt:
     """What a process is to do, and when it is killed.
 
-    Its thread, its journal and the effects of its tools lie in the folder. It is killed after some
-    seconds, or kills itself at a point, counted from 1.
+    Its thread, its journal and the effects of its tools lie in the folder. It kills itself at a
+    point, counted from 1.
     """
 
     folder: str
@@ -56,7 +53,6 @@ class Attempt:
     mode: Literal["sync", "async"] = "sync"
     checkpoints: Literal["full", "delta"] = "full"
     durability: Literal["sync", "async", "exit"] = "sync"
-    after: float | None = None
     at: int | None = None
 
 
@@ -303,12 +299,12 @@ async def connected(database: Path, world: World) -> AsyncSqliteSaver:
     return AsyncSqliteSaver(connection)
 
 
-def live(attempt: Attempt, ready: Callable[[], None]) -> None:
+def live(attempt: Attempt) -> None:
     """The life of a process, unless it is killed."""
     world = World(attempt)
     with opened(attempt, world) as thread:
         world.tell("found", **thread.found())
-        ready()
+        print("ready", flush=True)
         values = thread.carry_on()
         assert_valid_history(values["messages"])
         calls = [c["id"] for m in values["messages"] for c in getattr(m, "tool_calls", ())]
@@ -316,40 +312,5 @@ def live(attempt: Attempt, ready: Callable[[], None]) -> None:
         world.tell("end", values=plain(values), calls=calls, ids=ids, points=world.points)
 
 
-def born(attempt: Attempt) -> int:
-    """Start a process that has all modules already, and wait until it is at work; its id."""
-    working, ready = os.pipe()
-    child = os.fork()
-    if not child:
-        _die(attempt, partial(os.close, ready))
-    os.close(ready)
-    os.read(working, 1)  # nothing comes: it ends when the process is ready, or dead
-    os.close(working)
-    return child
-
-
-def _die(attempt: Attempt, ready: Callable[[], None]) -> None:
-    try:
-        live(attempt, ready)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
-
-
-def reaped(child: int, after: float | None) -> dict[str, Any]:
-    """Wait for a process, and kill it in time; how it ended, and how many seconds it took."""
-    begun = time.monotonic()
-    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if after is not None and time.monotonic() - begun > after:
-            os.kill(child, signal.SIGKILL)
-            after = None
-        time.sleep(0.0005)  # waits: the process may end, or its time be up
-    seconds = time.monotonic() - begun
-    return {"code": os.waitstatus_to_exitcode(ended[1]), "seconds": seconds}
-
-
 if __name__ == "__main__":
-    for line in sys.stdin:
-        attempt = Attempt(**json.loads(line))
-        print(json.dumps(reaped(born(attempt), attempt.after)), flush=True)
+    live(Attempt(**json.loads(sys.argv[1])))

@@ -37,6 +37,9 @@ class Journal:
         found = self._path.read_text().splitlines()
         return [line.partition(" ")[2] for line in found if line.partition(" ")[0] == kind]
 
+    def has(self, kind: str, number: int) -> bool:
+        return len(self.lines(kind)) >= number
+
     def times(self, kind: str) -> Counter[str]:
         return Counter(self.lines(kind))
 

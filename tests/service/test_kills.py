@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sqlite3
 import subprocess
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -34,7 +33,7 @@ from waiting import until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 KILLS = 500 if os.environ.get("HYPOTHESIS_PROFILE") == "prove" else 5
-"""How many workers are killed on each kind of database."""
+"""How many workers are killed, and how many are frozen, on each database and engine."""
 
 STUDIO = ("service.studio_process",)
 Start = Callable[..., WorkerProcess]
@@ -96,31 +95,54 @@ def doubled(journal: Journal) -> int:
 
 
 def kill_at_random(
-    start: Callable[..., WorkerProcess], number: int, act: Callable[[random.Random], None]
+    start: Callable[..., WorkerProcess],
+    number: int,
+    act: Callable[[random.Random], None],
+    *,
+    freezes: bool = False,
 ) -> Iterator[WorkerProcess]:
     """Kill one of several workers after another, once something was done; start others.
 
-    Yields each before it is killed.
+    Yields each before it is killed. With `freezes`, as many workers are frozen as well: most wake
+    when others have their work, and all are killed.
     """
     chance = random.Random(KILLS)
     workers = [start(ready=False) for _ in range(number)]
+    frozen: deque[WorkerProcess] = deque()
+
+    def wake(left: int) -> None:
+        while len(frozen) > left:
+            worker = frozen.popleft()
+            worker.send(signal.SIGCONT)
+            take(chance.uniform(0.0, 0.2))  # it writes, or tries to
+            worker.kill()
+
     for _ in range(KILLS):
-        position = chance.randrange(number)
-        workers[position].wait_until_ready()
-        act(chance)
-        yield workers[position]
-        workers[position].kill()
-        workers[position] = start(ready=False)
+        for is_frozen in (True, False)[not freezes :]:
+            position = chance.randrange(number)
+            (worker := workers[position]).wait_until_ready()
+            act(chance)
+            yield worker
+            if is_frozen:
+                worker.freeze()
+                frozen.append(worker)
+                wake(left=4)
+            else:
+                worker.kill()
+            workers[position] = start(ready=False)
+    wake(left=0)
 
 
 @pytest.mark.law  # `make prove` kills more
 @pytest.mark.timeout(300 if KILLS < 100 else 7200)  # starting workers takes most of it
-def test_workers_are_killed_at_random(desk: Service, journal: Journal, start_desk: Start) -> None:
+def test_workers_are_killed_and_frozen_at_random(
+    desk: Service, journal: Journal, start_desk: Start
+) -> None:
     """Nothing is lost or out of order, no effect is doubled, and what is unknown is named."""
     threads, each = 16, max(KILLS // 2, 3)
     runs = submit(desk, threads, threads * each)
     start = partial(start_desk, seconds=0.03, middleware="once")
-    for _ in kill_at_random(start, 3, lambda chance: take(chance.uniform(0.0, 1.0))):
+    for _ in kill_at_random(start, 3, lambda chance: take(chance.uniform(0.0, 0.6)), freezes=True):
         pass
     finish(runs)
     paid, unknown = journal.times("pay"), 0
@@ -131,8 +153,8 @@ def test_workers_are_killed_at_random(desk: Service, journal: Journal, start_des
                 unknown += not known
                 assert paid[message.tool_call_id] in ((1,) if known else (0, 1))
     assert max(paid.values()) == 1
-    # A kill leaves at most one call in each slot whose outcome nobody knows.
-    assert unknown <= KILLS * 8
+    # A kill or freeze leaves at most one call in each slot whose outcome nobody knows.
+    assert unknown <= 2 * KILLS * 8
 
 
 @pytest.mark.law
@@ -188,7 +210,7 @@ def test_workers_are_killed_while_they_work_in_the_background(
     ask("Render", 0)
     ask("Print", 1)
     with start_worker(url, module=STUDIO, seconds=60) as first:
-        until(lambda: len(jobs()) == 2 and has_lines(journal, "begun", 1))
+        until(lambda: len(jobs()) == 2 and journal.has("begun", 1))
         first.kill()
     start = partial(start_worker, url, module=STUDIO, seconds=0.3)
     for number, worker in enumerate(kill_at_random(start, 2, ask_often)):
@@ -253,7 +275,7 @@ def test_a_deployment_hands_a_job_from_each_worker_to_the_next(
     start = partial(start_worker, url, module=STUDIO, attempts=MOST_ATTEMPTS)
     for number in range(1, MOST_ATTEMPTS + 2):
         worker = start(seconds=60)
-        until(partial(has_lines, journal, "begun", number))
+        until(partial(journal.has, "begun", number))
         # A job that has begun, and whose handle its run has stored.
         until(lambda: studio.threads.get("t").status == "idle")
         worker.send(signal.SIGTERM)
@@ -270,9 +292,10 @@ def outcomes(service: Service) -> list[BaseMessage]:
     return [message for message in messages if message.name == "background"]
 
 
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)  # SQLite has a lock for all
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "without the fence"])
 def test_a_worker_that_was_given_up_comes_back(
-    desk: Service, journal: Journal, url: str, start_desk: Start, fenced: bool
+    desk: Service, journal: Journal, start_desk: Start, fenced: bool
 ) -> None:
     """Without the fence, what this test looks for happens: effects are doubled."""
     threads = 12
@@ -280,11 +303,11 @@ def test_a_worker_that_was_given_up_comes_back(
     start = partial(start_desk, calls=12, seconds=0.05, fenced=fenced, slots=threads)
     with start() as zombie:
         runs = submit(desk, threads, threads)
-        until(partial(has_lines, journal, "pay", threads + 1))
-        stop(zombie, url)
+        until(partial(journal.has, "pay", threads + 1))
+        zombie.freeze()
         with start():
             taken_over = len(journal.lines("pay")) + threads + 1
-            until(partial(has_lines, journal, "pay", taken_over))
+            until(partial(journal.has, "pay", taken_over))
             zombie.send(signal.SIGCONT)
             finish(runs)
     broken = 0
@@ -302,29 +325,6 @@ def test_a_worker_that_was_given_up_comes_back(
         assert again > threads or broken > 0
 
 
-def stop(worker: WorkerProcess, url: str) -> None:
-    """Stop a worker, where it does not hold the lock of SQLite: the others could not go on."""
-
-    def holds_no_lock() -> bool:
-        worker.send(signal.SIGSTOP)
-        os.waitpid(worker.process.pid, os.WUNTRACED)  # until it has stopped
-        if not url.startswith("sqlite:///"):
-            return True
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0)) as connection:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                worker.send(signal.SIGCONT)
-                return False
-            return True
-
-    until(holds_no_lock)
-
-
-def has_lines(journal: Journal, kind: str, number: int) -> bool:
-    return len(journal.lines(kind)) >= number
-
-
 def test_a_review_outlives_its_worker_and_its_code(
     desk: Service, journal: Journal, start_desk: Start
 ) -> None:
@@ -338,7 +338,7 @@ def test_a_review_outlives_its_worker_and_its_code(
     desk.decide(wait.id, "approve", by="ann")
     second = desk.submit("desk", thread="t", message="And?", message_id="m-2")
     assert (run.status, second.status) == ("queued", "queued")
-    with start(middleware="clock"):  # the next version has more
+    with start(middleware="limit"):  # the next version has more
         run.result(timeout=60)
         second.result(timeout=60)
     assert desk.threads.state("t").values["messages"][3].text == "Paid."
@@ -353,7 +353,7 @@ def test_the_database_restarts(tmp_path: Path, journal: Journal, start_worker: S
             service.add("desk", make_desk(journal))
             runs = submit(service, 12, 24)
             for _ in range(2):
-                until(partial(has_lines, journal, "pay", len(journal.lines("pay")) + 10))
+                until(partial(journal.has, "pay", len(journal.lines("pay")) + 10))
                 restart(server)
             finish(runs)
             histories(service, dict.fromkeys({run.thread_id for run in runs}, 2))

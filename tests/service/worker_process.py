@@ -6,17 +6,16 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent_factory import AgentMiddleware
-from agent_factory.middleware import OnceMiddleware, SteeringMiddleware
+from agent_factory.middleware import ModelCallLimitMiddleware, OnceMiddleware, SteeringMiddleware
 from processes import Processes, exit_code, wait_for_line
 from service.desk import Journal, make_desk
+from waiting import until
 
 DEAD_AFTER = 2.0
 """Seconds until a worker is taken for dead: short, so that tests end."""
@@ -50,15 +49,8 @@ def main(
     service.close()
 
 
-class Clock(AgentMiddleware):
-    """What the next version of the code has in its stack."""
-
-    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {}
-
-
 MEMBERS: dict[str, Callable[[], Any]] = {
-    "clock": Clock,
+    "limit": partial(ModelCallLimitMiddleware, run_limit=100),
     "once": partial(OnceMiddleware, {"pay": "fail"}),
     "steering": SteeringMiddleware,
 }
@@ -89,13 +81,7 @@ class WorkerProcess:
         **options: Any,
     ) -> None:
         with journal.with_suffix(".log").open("a") as log:
-            self.process = processes.start(
-                [sys.executable, "-m", *module, url, journal, json.dumps(options)],
-                cwd=Path(__file__).parent.parent,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
+            self.process = processes.fork([*module, url, journal, json.dumps(options)], log)
         if ready:
             self.wait_until_ready()
 
@@ -104,27 +90,28 @@ class WorkerProcess:
         wait_for_line(self.process, "ready")
 
     def send(self, number: int) -> None:
-        os.kill(self.process.pid, number)
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+
+    def freeze(self) -> None:
+        """Stop each of its threads."""
+        self.send(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        until(lambda: all(" T " in stat.read_text() for stat in tasks.glob("*/stat")))
 
     def kill(self) -> None:
         """Kill it as a failing machine would."""
         self.process.kill()
         self.process.wait()
-        self._close()
+        self.process.stdin.close()
+        self.process.stdout.close()
 
     def end(self) -> None:
         """Let it end, after the runs that it has."""
-        if self.process.poll() is None:
-            self.send(signal.SIGCONT)
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-            exit_code(self.process)
-        self._close()
-
-    def _close(self) -> None:
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream is not None
-            stream.close()
+        self.send(signal.SIGCONT)
+        self.process.stdin.close()
+        exit_code(self.process)
+        self.process.stdout.close()
 
     def __enter__(self) -> WorkerProcess:
         return self

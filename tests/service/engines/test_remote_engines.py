@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import logging
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 from threading import Timer
 
 import pytest
@@ -15,18 +11,12 @@ import pytest
 from agent_factory.service.engines import Outcome
 from agent_factory.service.engines.engine import engine_of
 from agent_factory.service.errors import DatabaseUnavailable
-from processes import Processes, exit_code
+from processes import Processes, exit_code, wait_for_line
 from service.engines.noted_work import NotedWork, job, serving
 from service.engines.servers import SERVERS, Server
 from waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.parametrize("kind", SERVERS)]
-
-
-def start_worker(processes: Processes, url: str, work: NotedWork) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "service.engines.noted_work", url, work.file]
-    tests = Path(__file__).parents[2]
-    return processes.start(command, ready="ready", stdin=subprocess.PIPE, cwd=tests)
 
 
 def test_each_job_is_carried_out_once(
@@ -107,23 +97,6 @@ def test_the_agents_of_a_process_share_its_slots(
         work.wait("end", times=12)
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_the_job_of_a_killed_or_frozen_process_begins_again_in_another(
-    engine_url: str, work: NotedWork, processes: Processes, sign: signal.Signals
-) -> None:
-    worker = start_worker(processes, engine_url, work)
-    with serving(work, engine_url, slots=0) as submitter:
-        submitter.start(job("held"))
-        work.wait("begin", "held")
-    worker.send_signal(sign)
-    with serving(work, engine_url):
-        work.wait("begin", "held", times=2)
-        work.release()
-        work.wait("end", "held")
-    first, second = (note.split()[2] for note in work.notes("begin", "held")[:2])
-    assert first == str(worker.pid) != second
-
-
 def test_jobs_that_remain_at_a_stop_begin_again(engine_url: str, work: NotedWork) -> None:
     """In another process, or in the same engine once it serves again."""
     with serving(work, engine_url, slots=1) as engine:
@@ -151,14 +124,14 @@ def test_a_stop_waits_for_running_jobs(engine_url: str, work: NotedWork) -> None
 def test_a_process_ends_cleanly_and_loses_no_start(
     engine_url: str, work: NotedWork, processes: Processes, server: Server, name: str
 ) -> None:
-    worker = start_worker(processes, engine_url, work)
+    worker = processes.fork(["service.engines.noted_work", engine_url, work.file])
+    wait_for_line(worker, "ready")
     submitter = engine_of(engine_url)
     submitter.start(job("held"))
     submitter.stop(0)
     until(lambda: server.known(name) or work.notes("begin", "held"))
     work.release()
     work.wait("end", "held")
-    assert worker.stdin is not None
     worker.stdin.close()
     assert exit_code(worker) == 0
 

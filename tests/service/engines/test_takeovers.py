@@ -84,7 +84,7 @@ def check_takeover(desks: list[Desk], sign: signal.Signals) -> None:
         for desk in desks
     ]
     for desk, first in zip(desks, firsts, strict=True):
-        until(partial(has_paid, desk.journal, 4))
+        until(partial(desk.journal.has, "pay", 4))
         first.send(sign)
     for desk, ours in zip(desks, runs, strict=True):
         for _ in range(3):  # Restate's requests go to the frozen process, too: one of four
@@ -97,7 +97,3 @@ def check_takeover(desks: list[Desk], sign: signal.Signals) -> None:
             messages = desk.service.threads.state(f"t-{at}").values["messages"]
             check_history(messages, [f"m-{at}", f"m-{at + 4}"])
         assert max(desk.journal.times("pay").values()) == 1
-
-
-def has_paid(journal: Journal, times: int) -> bool:
-    return len(journal.lines("pay")) >= times
