@@ -29,7 +29,6 @@ from agent_factory.service.pace import Pace
 from agent_factory.service.public_state import PublicState
 from agent_factory.service.rows import must_exist
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.schedules import Schedules
 from agent_factory.service.signals import Signals
 from agent_factory.service.store import TenantStore
 from agent_factory.service.tables import threads
@@ -146,7 +145,6 @@ class Backend:
         self.signals = Signals(database)
         self.use(engine_of(engine))
         self.log = EventLog(database, self.signals, pace)
-        self.schedules = Schedules(database)
         self.metrics = Metrics(database)
         self.outputs = Outputs()
         self.agents: dict[str, RegisteredAgent] = {}

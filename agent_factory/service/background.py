@@ -28,7 +28,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
 from agent_factory.middleware.background import BackgroundCall, lost_message, repeat_job
 from agent_factory.service.backend import Backend, RegisteredAgent, config_of
-from agent_factory.service.jobs import MessageJob, message_of
+from agent_factory.service.jobs import message_of
 from agent_factory.service.leases import Lease, aborting
 from agent_factory.service.message_serializer import dump, load
 from agent_factory.service.rows import logged, logger
@@ -320,7 +320,9 @@ def _send(
         # A worker may report jobs of other agents.
         agent = backend.agents.get(run.agent)
         busy = STEER if agent is not None and can_be_steered(agent.graph) else "queue"
-        job = _message_job(run, _message_run(id), message, busy)
+        input = b64encode(dump({"messages": [message]})).decode()
+        # With the settings of the run.
+        job = message_of(run).again(_message_run(id), input, busy=busy, trace=None)
         # A busy thread queues the message when its run ends, unless the run has read the message.
         if row.status in BUSY:
             backend.queue.add_run(connection, job, metadata=run.metadata)
@@ -333,19 +335,3 @@ def _message_run(id: str) -> str:
     """The id of the run with the message of a job."""
     # Ids of runs are parts of URLs, and ids of threads may have slashes.
     return hashlib.sha256(id.encode()).hexdigest()[:32]
-
-
-def _message_job(run: Row[Any], id: str, message: HumanMessage, busy: str) -> MessageJob:
-    """The message of a job, with the settings of its run."""
-    names = ("context", "config", "stream", "subgraphs", "interrupt_before", "interrupt_after")
-    first = message_of(run)
-    return MessageJob(
-        run=id,
-        thread=run.thread_id,
-        tenant=run.tenant,
-        agent=run.agent,
-        priority=run.priority,
-        input=b64encode(dump({"messages": [message]})).decode(),
-        busy=busy,
-        **{name: getattr(first, name) for name in names},
-    )

@@ -14,7 +14,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.metadata_search import has_metadata
 from agent_factory.service.rows import having, must_exist, read_row
 from agent_factory.service.scheduled_messages import check_cron
-from agent_factory.service.schedules import Cron
+from agent_factory.service.schedules import Cron, write_cron
 from agent_factory.service.tables import schedules
 
 CronSort = Literal[
@@ -71,7 +71,7 @@ class Crons:
         )  # fmt: skip
         check_cron(self._backend, cron)
         with self._database.begin() as connection:
-            return self._backend.schedules.write(connection, cron)
+            return write_cron(self._database, connection, cron)
 
     def get(self, cron: str) -> Cron:
         """One cron.
@@ -132,7 +132,7 @@ class Crons:
             check_cron(self._backend, changed)
         with self._database.begin() as connection:
             changed = _changed(self._get(connection, cron), values)
-            return self._backend.schedules.write(connection, changed)
+            return write_cron(self._database, connection, changed)
 
     def delete(self, cron: str) -> None:
         """Delete a cron. Its runs go on.

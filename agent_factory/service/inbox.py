@@ -370,11 +370,8 @@ class Inbox:
         together = select(waits).where(waits.c.run == row.run, waits.c.job == row.job)
         rows = connection.execute(together).all()
         if continues and all(wait.decided_at is not None for wait in rows):
-            job = DecisionJob(
-                run=row.run,
-                thread=row.thread_id,
-                tenant=row.tenant,
-                agent=row.agent,
+            job = DecisionJob.for_run(
+                row,
                 priority=min(row.priority, HIGHEST_PRIORITY),  # of an escalated wait
                 trace=traceparent(),
                 decisions={wait.digest: json.loads(wait.decision) for wait in rows},

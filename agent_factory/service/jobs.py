@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -41,6 +41,12 @@ class ThreadJob:
     agent: str
     priority: int
     trace: str | None = None
+
+    @classmethod
+    def for_run(cls, row: Row[Any], **values: Any) -> Self:
+        """Work for the run of a row: of a thread, or of one of its waits."""
+        place = {"run": row.run, "thread": row.thread_id, "tenant": row.tenant, "agent": row.agent}
+        return cls(**{**place, "priority": 0, **values})
 
     def to_text(self) -> str:
         """Return the job as JSON text for `read_job`."""
@@ -78,6 +84,11 @@ class MessageJob(ThreadJob):
     before: Sequence[tuple[str, str, str | None]] = ()
     rollback: str | None = None
     busy: str | None = None
+
+    def again(self, run: str, input: str, **values: Any) -> MessageJob:
+        """Another run with these settings, which begins at the newest checkpoint."""
+        at_once = replace(self, checkpoint=None, begins_at=None, before=(), rollback=None)
+        return replace(at_once, run=run, input=input, **values)
 
     @property
     def question(self) -> str:

@@ -238,12 +238,10 @@ def retry(backend: Backend, run: str, by: str) -> str:
     if row.last != run or row.of_thread != "failed":
         hint = "Send a message, or go on from a checkpoint of the thread."
         raise ThreadBusy(f"thread {row.thread_id!r}", "has gone on since the run failed.", hint)
-    job = replace(
-        job, run=new, input=as_text(None), checkpoint=None, begins_at=None, before=(), rollback=None
-    )
     metadata = {**row.metadata, "retry_of": run}
     # After a message that came meanwhile, the thread is busy: the run has lost its turn.
-    submit(backend, job, Arrival("reject", "reject", by), metadata, None, None)
+    again = job.again(new, as_text(None))
+    submit(backend, again, Arrival("reject", "reject", by), metadata, None, None)
     return new
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -18,13 +17,15 @@ from agent_factory.service.engines.engine import Engine, Outcome, engine_of
 from agent_factory.service.migrations import Upgrade
 from agent_factory.service.notices import NoticeQueue, OnWait, sender
 from agent_factory.service.rows import having
+from agent_factory.service.run import Run
+from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.tables import workers
 from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.webhooks import WebhookQueue
 from agent_factory.service.worker import Worker
 
 
-class Operations(ABC):
+class Operations:
     """Part of a `Service` for those who operate it: workers, and the upkeep of the tables.
 
     >>> from tempfile import mkdtemp
@@ -34,16 +35,15 @@ class Operations(ABC):
     [False]
     """
 
-    def __init__(self, backend: Backend, on_wait: OnWait | None) -> None:
+    def __init__(
+        self, backend: Backend, on_wait: OnWait | None, submit: Callable[..., Run]
+    ) -> None:
         self._backend = backend
         self._worker: Worker | None = None
         self._on_wait, self._notices = on_wait, NoticeQueue(backend)
         self.webhooks = WebhookQueue(backend)
         """Requests that a server makes when runs end or pause."""
-
-    @abstractmethod
-    def _submitter(self) -> Callable[[], None]:
-        """The function that submits the messages of due schedules."""
+        self._scheduled_messages = ScheduledMessages(backend, self.webhooks, submit)
 
     # Workers
 
@@ -55,7 +55,7 @@ class Operations(ABC):
         """
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
-        worker = Worker(self._backend, self._submitter(), slots=slots)
+        worker = Worker(self._backend, self._scheduled_messages.submit_due, slots=slots)
         worker.start()
         self._worker = worker
         if self._on_wait is not None:

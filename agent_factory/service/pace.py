@@ -52,13 +52,10 @@ class Pace:
     def __post_init__(self) -> None:
         """Refuse times that cannot be waited for."""
         for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "retries":
-                is_right = isinstance(value, tuple) and all(map(_is_time, value))
-            else:
-                is_right = _is_time(value)
-            if not is_right:
-                expected = "a tuple of seconds" if field.name == "retries" else "seconds"
+            value, is_tuple = getattr(self, field.name), field.name == "retries"
+            times = value if is_tuple else (value,)
+            if not isinstance(times, tuple) or not all(map(_is_time, times)):
+                expected = "a tuple of seconds" if is_tuple else "seconds"
                 reason = f"must be {expected}, 0 or more, got {value!r}."
                 raise ArgumentError(f"pace.{field.name}", reason)
 

@@ -14,12 +14,10 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import CroniterBadDateError, croniter
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, select
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.database import Database
-from agent_factory.service.errors import NotFound
-from agent_factory.service.rows import read_row
 from agent_factory.service.tables import schedules
 from agent_factory.state import check_json
 
@@ -101,44 +99,26 @@ class Schedule:
         return cls(cron.id, cron.schedule, cron.timezone, message, cron.next_at or 0.0)
 
 
-class Schedules:
-    """The schedules of a service, in its database."""
+def write_cron(database: Database, connection: Connection, cron: Cron) -> Cron:
+    """Write a row, in place of a row with its id, and its next time.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def write(self, connection: Connection, cron: Cron) -> Cron:
-        """Write a row, in place of a row with its id, and its next time.
-
-        Raises:
-            ArgumentError: The expression or the time zone cannot be read, there is no next time, or
-                a value is not JSON.
-        """
-        metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
-        texts = {"name": cron.id, "thread": cron.thread_id, "tenant": cron.tenant}
-        for argument, value in {**texts, **cron.options, "metadata": metadata}.items():
-            check_json(argument, value)
-        now = connection.execute(select(self._database.now)).scalar_one()
-        if cron.enabled and next_time(cron.schedule, zone_of(cron.timezone), now) is None:
-            hint = "Take '0 3 * * *', for example: at three every night."
-            raise ArgumentError(f"the cron expression {cron.schedule!r}", "has no next time.", hint)
-        cron = replace(
-            cron, created_at=cron.created_at or now, updated_at=now, next_at=next_run(cron, now)
-        )
-        values = asdict(cron)
-        row = self._database.insert(schedules).values(values)
-        connection.execute(row.on_conflict_do_update(index_elements=["id"], set_=values))
-        return cron
-
-    def delete(self, name: str) -> None:
-        """Delete a schedule; NotFound if there is no schedule of this name."""
-        if not self._database.write(delete(schedules).where(schedules.c.id == name)):
-            raise NotFound(f"schedule {name!r}", "does not exist.")
-
-    def list(self) -> list[Schedule]:
-        """The schedules that have a next time, by their names."""
-        query = select(schedules).where(schedules.c.next_at.is_not(None)).order_by(schedules.c.id)
-        return [Schedule.of(read_row(Cron, row)) for row in self._database.rows(query)]
+    Raises:
+        ArgumentError: The expression or the time zone cannot be read, there is no next time, or a
+            value is not JSON.
+    """
+    metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
+    texts = {"name": cron.id, "thread": cron.thread_id, "tenant": cron.tenant}
+    for argument, value in {**texts, **cron.options, "metadata": metadata}.items():
+        check_json(argument, value)
+    now = connection.execute(select(database.now)).scalar_one()
+    if cron.enabled and next_time(cron.schedule, zone_of(cron.timezone), now) is None:
+        hint = "Take '0 3 * * *', for example: at three every night."
+        raise ArgumentError(f"the cron expression {cron.schedule!r}", "has no next time.", hint)
+    created_at, next_at = cron.created_at or now, next_run(cron, now)
+    cron = replace(cron, created_at=created_at, updated_at=now, next_at=next_at)
+    row = database.insert(schedules).values(asdict(cron))
+    connection.execute(row.on_conflict_do_update(index_elements=["id"], set_=asdict(cron)))
+    return cron
 
 
 def zone_of(name: str | None) -> tzinfo:

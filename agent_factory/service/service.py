@@ -12,7 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import path_of, with_decisions
@@ -39,14 +39,14 @@ from agent_factory.service.operations import Operations
 from agent_factory.service.pace import Pace
 from agent_factory.service.request_rates import RequestRates
 from agent_factory.service.resume import decisions_of, whole_decision
-from agent_factory.service.rows import must_exist
+from agent_factory.service.rows import must_exist, read_row
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.scheduled_messages import ScheduledMessages, check_cron
-from agent_factory.service.schedules import Cron, Schedule
+from agent_factory.service.scheduled_messages import check_cron
+from agent_factory.service.schedules import Cron, Schedule, write_cron
 from agent_factory.service.service_threads import ServiceThreads
 from agent_factory.service.store import TenantStore
-from agent_factory.service.tables import runs, threads
+from agent_factory.service.tables import runs, schedules, threads
 from agent_factory.service.threads import leased
 from agent_factory.service.waits import Wait
 from agent_factory.types import Graph
@@ -95,7 +95,7 @@ class Service(Operations):
         engine: Engine | str | None = None,
     ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
-        super().__init__(Backend(database, callbacks, pace, engine), on_wait)
+        super().__init__(Backend(database, callbacks, pace, engine), on_wait, self.submit)
         self._request_rates = RequestRates(database)
         self.threads = ServiceThreads(self._backend)
         """The threads: their metadata, states and runs."""
@@ -584,7 +584,7 @@ class Service(Operations):
         row = Cron(name, tenant, agent, "", thread, cron, timezone, options=options)
         check_cron(self._backend, row)
         with self._backend.database.begin() as connection:
-            self._backend.schedules.write(connection, row)
+            write_cron(self._backend.database, connection, row)
 
     def crons(self, tenant: str = "") -> Crons:
         """Crons of a tenant: schedules that clients create.
@@ -594,20 +594,19 @@ class Service(Operations):
         """
         return Crons(self._backend, tenant)
 
-    def _submitter(self) -> Callable[[], None]:
-        return ScheduledMessages(self._backend, self.webhooks, self.submit).submit_due
-
     def unschedule(self, name: str) -> None:
         """Delete a schedule.
 
         Raises:
             NotFound: There is no schedule of this name.
         """
-        self._backend.schedules.delete(name)
+        if not self._backend.database.write(delete(schedules).where(schedules.c.id == name)):
+            raise NotFound(f"schedule {name!r}", "does not exist.")
 
     def schedules(self) -> list[Schedule]:
         """The schedules, by their names."""
-        return self._backend.schedules.list()
+        query = select(schedules).where(schedules.c.next_at.is_not(None)).order_by(schedules.c.id)
+        return [Schedule.of(read_row(Cron, row)) for row in self._backend.database.rows(query)]
 
     # Async
 

@@ -61,11 +61,8 @@ def _with_readers(columns: Iterable[Column[Any]]) -> Select[Any]:
     return select(*of_outcome).select_from(both).where(runs.c.run_id == bindparam("id"))
 
 
-_ROW = select(runs).where(runs.c.run_id == bindparam("id"))
-_SHARED_ROW = _with_readers(runs.c)
-_OUTCOME_COLUMNS = [runs.c[name] for name in (*_SHARED, "agent", "reader")]
-_OUTCOME = select(*_OUTCOME_COLUMNS).where(runs.c.run_id == bindparam("id"))
-_SHARED_OUTCOME = _with_readers(_OUTCOME_COLUMNS)
+_ROW = _with_readers(runs.c)
+_OUTCOME = _with_readers(runs.c[name] for name in (*_SHARED, "agent", "reader"))
 
 STATUS = func.coalesce(
     select(_reader.c.status).where(_reader.c.run_id == runs.c.reader).scalar_subquery(),
@@ -81,11 +78,7 @@ def run_row(connection: Connection, run: str, *, whole: bool = True) -> Row[Any]
 
     Unless `whole`, only the columns of the outcome, the agent and the reader are read.
     """
-    # Alone, since most runs have no reader, and the join takes longer.
-    row = connection.execute(_ROW if whole else _OUTCOME, {"id": run}).first()
-    if row is None or row.reader is None:
-        return row
-    return connection.execute(_SHARED_ROW if whole else _SHARED_OUTCOME, {"id": run}).first()
+    return connection.execute(_ROW if whole else _OUTCOME, {"id": run}).first()
 
 
 def can_be_steered(graph: Graph) -> bool:

@@ -39,10 +39,8 @@ _QUESTION_CHARACTERS = 1000
 """Characters of a question that are kept for searches: a search reads 5,000 questions."""
 
 # SQLAlchemy takes longer to build a statement than SQLite to carry it out: built once.
-_LOCKED = select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update()
-_UNLOCKED = (
-    select(threads).where(threads.c.thread_id == bindparam("id")).with_for_update(skip_locked=True)
-)
+_THREAD = select(threads).where(threads.c.thread_id == bindparam("id"))
+_LOCKED, _UNLOCKED = _THREAD.with_for_update(), _THREAD.with_for_update(skip_locked=True)
 _QUEUED_RUN = (
     update(runs)
     .where(runs.c.run_id == bindparam("id"))
@@ -519,15 +517,8 @@ class ThreadQueue:
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")
         if undo:
-            job = UndoJob(
-                run=f"undo-{row.run}",
-                thread=row.thread_id,
-                tenant=row.tenant,
-                agent=row.agent,
-                priority=HIGHEST_PRIORITY,
-                of=row.run,
-            )
-            self.add_run(connection, job)
+            undo_run = {"run": f"undo-{row.run}", "of": row.run, "priority": HIGHEST_PRIORITY}
+            self.add_run(connection, UndoJob.for_run(row, **undo_run))
         self.settle(connection, row.thread_id, row.run, "cancelled")
         self.send_end(connection)
 

@@ -240,14 +240,8 @@ def ask_again(
 ) -> None:
     """Write the waits of a thread at a checkpoint that no run has stored."""
     agent, checkpoint = backend.agent(thread.agent), place["configurable"]["checkpoint_id"]
-    work = ThreadJob(
-        run=thread.run,
-        thread=thread.thread_id,
-        tenant=thread.tenant,
-        agent=thread.agent,
-        priority=0,
-    )
     stop = {"job": checkpoint, "checkpoint_id": checkpoint}
+    work = ThreadJob.for_run(thread)
     write_waits(connection, backend.database, agent, work, waiting_for, stop)
 
 

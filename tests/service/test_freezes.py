@@ -32,7 +32,7 @@ FREEZES = (
     "Run._cancel",
     "delete_thread",
     "Service.schedule",
-    "Schedules.delete",
+    "Service.unschedule",
     "Worker.enter",
     "Worker.give_sign",
     "ScheduledMessages._carry_out",
