@@ -150,7 +150,7 @@ class Assistants:
             AlreadyExists: The tenant has an assistant of this id.
             ConfigNotAllowed: As in `Service.client_config`.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "agent": agent,
             "name": name,
             "description": description,
@@ -158,7 +158,8 @@ class Assistants:
             "context": dict(context or {}),
             "metadata": dict(metadata or {}),
         }
-        self._check_config(agent, config)
+        # A run with this config would raise the errors later.
+        as_config(settings["config"], self._backend.agent(agent))
         id, now = assistant or str(uuid4()), self._database.now
         if any(id in (own.id, own.agent) for own in self._agents()):
             raise AlreadyExists(f"assistant {id!r}", "exists already.")
@@ -246,7 +247,7 @@ class Assistants:
         if "metadata" in settings:
             settings["metadata"] = {**current.metadata, **settings["metadata"]}
         values = {name: settings.get(name, getattr(current, name)) for name in _SETTINGS}
-        self._check_config(values["agent"], values["config"])
+        as_config(values["config"], self._backend.agent(values["agent"]))
         with self._database.begin() as connection:
             self._lock(connection, assistant)
             # After `set_latest`, runs do not take the newest version.
@@ -289,12 +290,10 @@ class Assistants:
             ReadOnly: The assistant is an agent of the code.
         """
         self._own(assistant)
-        of_version = select(versions.c.version).where(
-            *self._of(versions, assistant), versions.c.version == version
-        )
+        of_version = select(versions.c.version).where(*self._of(versions, assistant))
         with self._database.begin() as connection:
             self._lock(connection, assistant)
-            if connection.execute(of_version).first() is None:
+            if connection.execute(of_version.filter_by(version=version)).first() is None:
                 raise NotFound(f"assistant {assistant!r}", f"has no version {version}.")
             self._take(connection, assistant, version)
         return self.get(assistant)
@@ -320,10 +319,6 @@ class Assistants:
             "is_agent": True,
         }
         return [Assistant(assistant_id(name), name, name, **facts) for name in self._backend.agents]
-
-    def _check_config(self, agent: str, config: Any) -> None:
-        """Raise the error of a run with this config now."""
-        as_config(config, self._backend.agent(agent))
 
     def _own(self, assistant: str) -> Assistant:
         """An assistant of the tenant, not of the code."""

@@ -43,21 +43,15 @@ class SharedEffects:
 
         A run that has lost its thread may as well: its effect is no longer unknown.
         """
-        statement = update(effects).where(
-            effects.c.key == effect.key, effects.c.attempt == effect.attempt
-        )
+        statement = update(effects).filter_by(key=effect.key, attempt=effect.attempt)
         with aborting():
             self._database.write(statement.values(result_data=result))
 
     def release(self, effect: Effect) -> None:
         """Delete the record, unless another attempt has the record or it has a result."""
-        statement = delete(effects).where(
-            effects.c.key == effect.key,
-            effects.c.attempt == effect.attempt,
-            effects.c.result_data.is_(None),
-        )
+        statement = delete(effects).filter_by(key=effect.key, attempt=effect.attempt)
         with aborting():
-            self._database.write(statement)
+            self._database.write(statement.filter_by(result_data=None))
 
     def of_run(self, run: str) -> Sequence[Effect]:
         """The records of a run, in the order in which they were inserted."""

@@ -67,6 +67,7 @@ class Inbox:
     ) -> None:
         self._backend, self._tenant, self._may_decide = backend, tenant, may_decide
         self._database, self._queue = backend.database, backend.queue
+        self._own = having(waits, tenant=tenant)
 
     def waits(
         self,
@@ -99,7 +100,7 @@ class Inbox:
         filters = having(
             waits, agent=agent, tool=tool, thread_id=thread, run=run, claimed_by=claimed_by
         )
-        query = select(waits).where(*self._own(), *filters)
+        query = select(waits).where(*self._own, *filters)
         if not decided:
             query = query.where(_IS_OPEN)
         if thread is None:
@@ -129,7 +130,7 @@ class Inbox:
             undecided: Whether decided waits are left out.
             limit: The most to return.
         """
-        query = select(waits).where(*self._own())
+        query = select(waits).where(*self._own)
         for column, values in ((waits.c.wait_id, ids), (waits.c.thread_id, threads)):
             if values is not None:
                 query = query.where(column.in_(values))
@@ -145,13 +146,13 @@ class Inbox:
 
     def count(self) -> int:
         """Count the undecided waits, without calls that a client runs."""
-        query = select(func.count()).where(_IS_OPEN, _FOR_PEOPLE, *self._own())
+        query = select(func.count()).where(_IS_OPEN, _FOR_PEOPLE, *self._own)
         (number,) = self._database.values(query)
         return int(number)
 
     def tools(self) -> list[str]:
         """The tools of the undecided waits, without calls that a client runs."""
-        query = select(waits.c.tool).where(_IS_OPEN, _FOR_PEOPLE, *self._own()).distinct()
+        query = select(waits.c.tool).where(_IS_OPEN, _FOR_PEOPLE, *self._own).distinct()
         return sorted(self._database.values(query))
 
     def get(self, wait_id: str) -> Wait:
@@ -203,11 +204,8 @@ class Inbox:
             row = self._lock(connection, wait_id, by)
             if row.decided_at is not None:
                 raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
-            connection.execute(
-                update(waits)
-                .where(waits.c.wait_id == wait_id)
-                .values(claimed_by=owner, claimed_until=until)
-            )
+            this = update(waits).where(waits.c.wait_id == wait_id)
+            connection.execute(this.values(claimed_by=owner, claimed_until=until))
             self._queue.record(connection, row, by, what)
         return self.get(wait_id)
 
@@ -294,10 +292,8 @@ class Inbox:
                 row = self._lock(connection, wait_id, by)
                 run = row.run
                 if row.decided_at is not None:
-                    same = isinstance(judgement, Judgement) and (
-                        json.loads(row.decision) == judgement.decision
-                    )
-                    if same:
+                    decided = json.loads(row.decision)
+                    if isinstance(judgement, Judgement) and judgement.decision == decided:
                         continue
                     raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
                 if isinstance(judgement, ReviewError):
@@ -472,14 +468,9 @@ class Inbox:
                 "Somebody who may decide about it has to.",
             )
 
-    def _own(self) -> list[ColumnElement[bool]]:
-        return having(waits, tenant=self._tenant)
-
     def _find(self, connection: Connection, wait_id: str) -> Row[Any]:
-        row = connection.execute(
-            select(waits).where(waits.c.wait_id == wait_id, *self._own())
-        ).first()
-        if row is None:
+        query = select(waits).where(waits.c.wait_id == wait_id, *self._own)
+        if (row := connection.execute(query).first()) is None:
             raise _missing(wait_id)
         return row
 
@@ -491,10 +482,8 @@ class Inbox:
         # A decided wait passes: the caller names the person who decided.
         if row.claimed_by in (None, by) or row.decided_at is not None:
             return row
-        query = select(waits.c.wait_id).where(
-            waits.c.wait_id == wait_id, waits.c.claimed_until > self._database.now
-        )
-        if connection.execute(query).first() is not None:
+        query = select(waits.c.wait_id).where(waits.c.claimed_until > self._database.now)
+        if connection.execute(query.filter_by(wait_id=wait_id)).first() is not None:
             raise ClaimedByOther(
                 f"wait {wait_id!r}",
                 f"is claimed by {row.claimed_by!r}.",

@@ -443,22 +443,18 @@ class SharedLedger(Ledger):
         scope, per = bindparam("at_scope", type_=String), bindparam("at_per", type_=String)
         agent, part = bindparam("at_agent", type_=String), bindparam("at_part", type_=String)
         rows = select(func.count()).where(breakdown.c.scope == scope, breakdown.c.per == per)
-        existing = select(breakdown.c.scope).where(
-            breakdown.c.scope == scope,
-            breakdown.c.per == per,
-            breakdown.c.agent == agent,
-            breakdown.c.part == part,
-        )
+        place = {"scope": scope, "per": per, "agent": agent, "part": part}
+        existing = select(breakdown.c.scope).filter_by(**place)
         is_room = rows.scalar_subquery() < bindparam("most")
         columns = [breakdown.c[name] for name in AMOUNTS]
         parameters = [bindparam(f"add_{column.name}", type_=column.type) for column in columns]
         # One statement: between a count and an insert, another process could add a row.
         row = self._database.insert(breakdown).from_select(
-            ["scope", "per", "agent", "part", *AMOUNTS],
-            select(scope, per, agent, part, *parameters).where(or_(existing.exists(), is_room)),
+            [*place, *AMOUNTS],
+            select(*place.values(), *parameters).where(or_(existing.exists(), is_room)),
         )
         return row.on_conflict_do_update(
-            index_elements=["scope", "per", "agent", "part"],
+            index_elements=[*place],
             set_={column: column + row.excluded[column.name] for column in columns},
         ).returning(breakdown.c.agent)
 

@@ -78,19 +78,6 @@ def check_busy(busy: object, agent: str, graph: Graph) -> None:
         )
 
 
-def arrival_of(
-    agent: RegisteredAgent, busy: Busy | None, waiting: Waiting | None, by: str
-) -> Arrival:
-    """Behaviour of a message if its thread is not idle; None takes the value of `Service.add`."""
-    busy_or_default = busy or agent.busy
-    check_busy(busy_or_default, agent.name, agent.graph)
-    if waiting is not None:
-        check_choice("waiting", waiting, get_args(Waiting))
-    # No run is under way on a thread that waits.
-    of_both = None if busy == STEER else busy
-    return Arrival(busy_or_default, waiting or of_both or agent.waiting, by)
-
-
 def prepare(
     backend: Backend,
     agent: str,
@@ -118,7 +105,13 @@ def prepare(
             raise ArgumentError(name, f"must be an object, got {describe(part)}.")
         check_json(name, part and dict(part))
     registration = backend.agent(agent)
-    arrival = arrival_of(registration, busy, waiting, by)
+    check_busy(busy or registration.busy, agent, registration.graph)
+    if waiting is not None:
+        check_choice("waiting", waiting, get_args(Waiting))
+    # No run is under way on a thread that waits.
+    of_both = None if busy == STEER else busy
+    at_wait = waiting or of_both or registration.waiting
+    arrival = Arrival(busy or registration.busy, at_wait, by)
     if priority not in _PRIORITIES:
         raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
     if delay is not None and not (isinstance(delay, int | float) and isfinite(delay)):

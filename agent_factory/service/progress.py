@@ -54,13 +54,9 @@ def what_is_missing(
         run = run_row(connection, run_id)
         if run is None or run.status not in ("queued", "running"):
             return None
-        of_thread = select(threads.c.status, threads.c.agent).where(
-            threads.c.thread_id == run.thread_id
-        )
+        of_thread = select(threads.c.status, threads.c.agent).filter_by(thread_id=run.thread_id)
         thread = connection.execute(of_thread).one()  # it has a run
-        open_waits = select(waits.c.tool).where(
-            waits.c.thread_id == run.thread_id, waits.c.decided_at.is_(None)
-        )
+        open_waits = select(waits.c.tool).filter_by(thread_id=run.thread_id, decided_at=None)
         tools = connection.execute(open_waits).scalars().all()
         alive = select(workers.c.detail).where(workers.c.beat > now - backend.pace.dead_after)
         details = [json.loads(detail) for detail in connection.execute(alive).scalars()]

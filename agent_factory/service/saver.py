@@ -103,7 +103,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             with aborting(), self.database.read() as connection:
                 return self._on(connection).get_tuple(config)
 
-        found: CheckpointTuple | None = self._read(config, (), read)
+        found = self._read(config, (), read)
         if found is not None:  # the clock of another process may be ahead
             number_after(found.checkpoint["id"])
         return None if found is None else _copied(found)
@@ -137,8 +137,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
                 saver = self._on(connection)
                 return saver.get_delta_channel_history(config=config, channels=channels)
 
-        history: Mapping[str, DeltaChannelHistory] = self._read(config, channels, read)
-        return history
+        return self._read(config, channels, read)
 
     def _read(self, config: RunnableConfig, channels: Sequence[str], read: Callable[[], T]) -> T:
         """Result of a read, kept until the next write: no other process has the lease."""

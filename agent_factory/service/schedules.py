@@ -24,6 +24,8 @@ from agent_factory.state import check_json
 CRON_KEY = "cron_id"
 """Key in the metadata of a run: the cron that began the run."""
 
+_HINT = "Take '0 3 * * *', for example: at three every night."
+
 
 @dataclass(frozen=True, slots=True)
 class Cron:
@@ -112,8 +114,8 @@ def write_cron(database: Database, connection: Connection, cron: Cron) -> Cron:
         check_json(argument, value)
     now = connection.execute(select(database.now)).scalar_one()
     if cron.enabled and next_time(cron.schedule, zone_of(cron.timezone), now) is None:
-        hint = "Take '0 3 * * *', for example: at three every night."
-        raise ArgumentError(f"the cron expression {cron.schedule!r}", "has no next time.", hint)
+        reason = "has no next time."
+        raise ArgumentError(f"the cron expression {cron.schedule!r}", reason, _HINT)
     created_at, next_at = cron.created_at or now, next_run(cron, now)
     cron = replace(cron, created_at=created_at, updated_at=now, next_at=next_at)
     row = database.insert(schedules).values(asdict(cron))
@@ -159,11 +161,7 @@ def next_time(cron: str, zone: tzinfo, now: float) -> float | None:
     except CroniterBadDateError:
         return None
     except Exception:  # its class depends on the wrong part of the expression
-        raise ArgumentError(
-            f"the cron expression {cron!r}",
-            "cannot be read.",
-            "Take '0 3 * * *', for example: at three every night.",
-        ) from None
+        raise ArgumentError(f"the cron expression {cron!r}", "cannot be read.", _HINT) from None
 
 
 def next_run(cron: Cron, now: float) -> float | None:

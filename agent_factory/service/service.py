@@ -46,7 +46,7 @@ from agent_factory.service.scheduled_messages import check_cron
 from agent_factory.service.schedules import Cron, Schedule, write_cron
 from agent_factory.service.service_threads import ServiceThreads
 from agent_factory.service.store import TenantStore
-from agent_factory.service.tables import runs, schedules, threads
+from agent_factory.service.tables import limits, runs, schedules, threads
 from agent_factory.service.threads import leased
 from agent_factory.service.waits import Wait
 from agent_factory.types import Graph
@@ -233,7 +233,10 @@ class Service(Operations):
             concurrency: The most runs at once.
             per_minute: The most runs that begin within a minute.
         """
-        self._backend.queue.limit(tenant, concurrency=concurrency, per_minute=per_minute)
+        database = self._backend.database
+        values = {"concurrency": concurrency, "per_minute": per_minute}
+        row = database.insert(limits).values(tenant=tenant, **values)
+        database.write(row.on_conflict_do_update(index_elements=["tenant"], set_=values))
 
     def take_requests(self, key: str, per_minute: int, *, number: int = 1) -> float:
         """Count requests over all processes, unless there are too many.

@@ -373,9 +373,7 @@ class ServiceThreads:
         Raises:
             NotFound: The tenant has no such thread.
         """
-        query = select(runs).where(
-            runs.c.thread_id == thread, runs.c.job.is_(None), runs.c.status == "queued"
-        )
+        query = select(runs).filter_by(thread_id=thread, job=None, status="queued")
         messages = []
         # Behind a run that works, messages are queued and not held.
         is_waiting = self.get(thread, tenant=tenant).status == "waiting"
@@ -531,9 +529,8 @@ class ServiceThreads:
         """
         self.get(thread, tenant=tenant)
         names = CHECKPOINTS.c
-        query = select(names.checkpoint_id, names.parent_checkpoint_id).where(
-            names.thread_id == thread, names.checkpoint_ns == ""
-        )
+        query = select(names.checkpoint_id, names.parent_checkpoint_id)
+        query = query.filter_by(thread_id=thread, checkpoint_ns="")
         parents: dict[str, str | None] = {row[0]: row[1] for row in self._database.rows(query)}
         # The ids of checkpoints grow with time.
         ends = sorted(parents.keys() - parents.values(), reverse=True)

@@ -254,13 +254,6 @@ class ThreadQueue:
         self._insert_run = insert_run.values(status="queued").returning(runs.c.run_id)
         self._begin_run = insert_run.values(status="running", started_at=clock()).returning(runs)
 
-    def limit(self, tenant: str, *, concurrency: int | None, per_minute: int | None) -> None:
-        """Limit the runs of a tenant, over all workers."""
-        values = {"concurrency": concurrency, "per_minute": per_minute}
-        row = self._database.insert(limits).values(tenant=tenant, **values)
-        row = row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=values)
-        self._database.write(row)
-
     def queue(self, connection: Connection, job: ThreadJob) -> None:
         """Let workers take a job of a run, whose thread is not busy."""
         job_id = _job_id(job.thread, self._take_turn(connection, job))
@@ -379,7 +372,7 @@ class ThreadQueue:
             and (thread.status, thread.run) == ("running", run_id)
             and thread.epoch in claim.lease.epochs
         ):
-            of_job = select(runs).where(runs.c.run_id == run_id, runs.c.job == claim.job)
+            of_job = select(runs).filter_by(run_id=run_id, job=claim.job)
             run = connection.execute(of_job).first()
             if run is not None:
                 return run
@@ -461,9 +454,8 @@ class ThreadQueue:
             return None
         room = []
         if limit.concurrency is not None:
-            busy = select(func.count()).where(
-                threads.c.tenant == tenant, threads.c.status == "running"
-            )
+            busy = select(func.count()).select_from(threads)
+            busy = busy.filter_by(tenant=tenant, status="running")
             room.append(limit.concurrency - connection.execute(busy).scalar_one())
         if limit.per_minute is not None:
             # To now: a clock that was set back has written later times.
@@ -543,9 +535,8 @@ class ThreadQueue:
         query = select(runs).where(runs.c.thread_id == thread.thread_id, runs.c.status.in_(BUSY))
         rows = [*connection.execute(query.order_by(runs.c.seq)).all()]
         # All runs first: `settle` queues the next run that is not cancelled.
-        ids = [run.run_id for run in rows]
-        cancelled = update(runs).where(runs.c.run_id.in_(ids)).values(status="cancelled")
-        connection.execute(cancelled)
+        of_rows = runs.c.run_id.in_([run.run_id for run in rows])
+        connection.execute(update(runs).where(of_rows).values(status="cancelled"))
         self.end_run(connection, thread, by)
         return rows
 

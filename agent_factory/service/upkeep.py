@@ -73,8 +73,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
         if pending:
             # Another version of the agent has asked them, for example before a tool has changed.
             digests = [call.digest for call in pending.calls] or [""]
-            statement = delete(waits).where(open_waits, waits.c.digest.not_in(digests))
-            connection.execute(statement)
+            connection.execute(delete(waits).where(open_waits, waits.c.digest.not_in(digests)))
             # A job that was asked about something else at once has stored no checkpoint.
             newest = select(runs.c.job).where(runs.c.run_id == run)
             job = connection.execute(newest).scalar_one() or job

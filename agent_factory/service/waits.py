@@ -151,14 +151,10 @@ def write_waits(
         connection.execute(row.on_conflict_do_nothing())
     of_thread = {key: place[key] for key in ("plan",) if key in place}
     of_run = {key: place[key] for key in ("checkpoint_id", "usage", "steps") if key in place}
-    connection.execute(
-        update(threads)
-        .where(threads.c.thread_id == work.thread)
-        .values(status="waiting", run=work.run, owner=None, error=None, updated_at=now, **of_thread)
-    )
-    connection.execute(
-        update(runs).where(runs.c.run_id == work.run).values(status="waiting", error=None, **of_run)
-    )
+    of_thread |= {"run": work.run, "owner": None, "updated_at": now}
+    paused = {"status": "waiting", "error": None}
+    connection.execute(update(threads).filter_by(thread_id=work.thread).values(paused | of_thread))
+    connection.execute(update(runs).filter_by(run_id=work.run).values(paused | of_run))
 
 
 def unused_decisions(
@@ -170,8 +166,7 @@ def unused_decisions(
     decision. A task that has raised another interrupt has taken its decision, also if the next
     question is the same: another reviewer may ask it.
     """
-    query = select(questions.c.interrupt_id)
-    query = query.where(questions.c.thread_id == thread, questions.c.job == job)
+    query = select(questions.c.interrupt_id).filter_by(thread_id=thread, job=job)
     asked_again = {*database.values(query)}
     calls = waiting_for.calls
     still_open = {call.digest for call in calls if call.interrupt_id not in asked_again}
