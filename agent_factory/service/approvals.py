@@ -86,9 +86,8 @@ class SharedApprovals(Approvals):
         self, call: ToolCall, schema: str, thread: str | None, approval_id: str | None = None
     ) -> StandingApproval | None:
         """An approval by which a call may run now; with an id, only this approval."""
-        query = self._select(active=True).where(
-            *having(approvals, agent=self._agent, tool=call["name"], id=approval_id)
-        )
+        filters = having(approvals, agent=self._agent, tool=call["name"], id=approval_id)
+        query = self._select(active=True).where(*filters)
         with aborting():
             # By the clock of the database, as in the query: clocks of workers may differ.
             rows = self._database.rows(query.add_columns(self._database.now.label("now")))

@@ -65,11 +65,8 @@ class SharedJobs:
         """Store a job that begins now, unless a worker has begun the job for this run before.
 
         If the worker ends first, the message `lost` is sent; with a `call`, another worker may
-        begin the job again. A thread has at most `most` jobs.
-
-        Raises:
-            ArgumentError: The call cannot be stored for another worker.
-            LeaseLost: The run has lost its thread, so the work must not begin.
+        begin the job again: ArgumentError if the call cannot be stored. A thread has at most `most`
+        jobs. After LeaseLost, the work must not begin.
         """
         of_thread = background_jobs.c.thread_id == self.thread
         row: dict[str, object] = {"id": self._id(id), "thread_id": self.thread, "run": self.run}

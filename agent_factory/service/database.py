@@ -359,9 +359,6 @@ class SharedTransactions:
     SQLite lets one connection write, and waits for the disk at each commit. Threads take turns,
     each within a savepoint, and the last thread commits for all. A block ends with the commit. An
     error in a block undoes the block; an error of the commit is raised in all blocks.
-
-    Args:
-        engine: Its connections begin transactions that may write.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -192,9 +192,8 @@ class DeliveryQueue(ABC, Generic[Item]):
         (id, due, attempts), now = self.columns, self._database.now
         # A later time is of a clock that was set back; clocks may differ by a minute.
         latest = now + max((CLAIM_SECONDS, *self._pace.retries)) + CLAIM_SECONDS
-        query = self.select(running).where(
-            or_(due <= now, due > latest), id.not_in([item.id for item in running])
-        )
+        is_due, others = or_(due <= now, due > latest), id.not_in([item.id for item in running])
+        query = self.select(running).where(is_due, others)
         rows = self._database.rows(query.order_by(due).limit(AT_ONCE))
         claimed: list[Item] = []
         for row in self.spread(rows, running)[:most]:

@@ -42,12 +42,7 @@ def first_number() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write to a thread.
-
-    Args:
-        thread_id: The thread.
-        epoch: The number of this lease; a lost lease has a lower number than the thread.
-    """
+    """The right to write to a thread. A lost lease has a lower epoch than the thread."""
 
     thread_id: str
     epoch: int

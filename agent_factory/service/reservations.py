@@ -48,16 +48,13 @@ def expire_reservations(database: Database, *, skip_locked: bool = False) -> int
     """Give back reservations of calls that took too long, or whose worker is dead; count them.
 
     A call that ends later records its cost. With `skip_locked`, rows that another transaction has
-    locked are left out. A row with a fault holds up no other row.
-
-    Raises:
-        DatabaseUnavailable: Without `skip_locked`, a row cannot be reached.
+    locked are left out; else an unreachable row raises DatabaseUnavailable. A row with a fault
+    holds up no other row.
     """
     passes = () if skip_locked else (DatabaseUnavailable,)
     # A process without a worker has no heartbeat: only the time limits its reservations.
-    is_orphan = reservations.c.owner.is_not(None) & reservations.c.owner.not_in(
-        select(workers.c.id)
-    )
+    owner = reservations.c.owner
+    is_orphan = owner.is_not(None) & owner.not_in(select(workers.c.id))
     query = select(reservations).where(or_(reservations.c.expires <= database.now, is_orphan))
     number = 0
     for row in database.rows(query):

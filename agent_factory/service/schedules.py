@@ -102,12 +102,7 @@ class Schedule:
 
 
 def write_cron(database: Database, connection: Connection, cron: Cron) -> Cron:
-    """Write a row, in place of a row with its id, and its next time.
-
-    Raises:
-        ArgumentError: The expression or the time zone cannot be read, there is no next time, or a
-            value is not JSON.
-    """
+    """Write a row, in place of a row with its id; ArgumentError without a next time."""
     metadata = {**(cron.options.get("metadata") or {}), **cron.metadata}
     texts = {"name": cron.id, "thread": cron.thread_id, "tenant": cron.tenant}
     for argument, value in {**texts, **cron.options, "metadata": metadata}.items():
@@ -124,10 +119,7 @@ def write_cron(database: Database, connection: Connection, cron: Cron) -> Cron:
 
 
 def zone_of(name: str | None) -> tzinfo:
-    """The time zone of a name; UTC for None.
-
-    Raises:
-        ArgumentError: The name is unknown.
+    """The time zone of a name; UTC for None; ArgumentError for an unknown name.
 
     >>> zone_of(None) is UTC, str(zone_of("Europe/Berlin"))
     (True, 'Europe/Berlin')
@@ -144,10 +136,8 @@ def zone_of(name: str | None) -> tzinfo:
 def next_time(cron: str, zone: tzinfo, now: float) -> float | None:
     """The first time of a cron expression after now, in seconds since 1970; None without a time.
 
-    An expression can name a last year, or a day such as February 30.
-
-    Raises:
-        ArgumentError: The text is not a cron expression.
+    An expression can name a last year, or a day such as February 30. Another text is an
+    ArgumentError.
 
     >>> next_time("0 3 * * *", UTC, 0.0) / 3600
     3.0

@@ -90,11 +90,9 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
 def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[str]:
     """Delete threads without waits that have not changed for so long; yield their ids."""
     database = backend.database
-    old = select(threads.c.thread_id).where(
-        threads.c.status.in_(("idle", "failed")),
-        threads.c.updated_at <= database.now - older_than,
-        *having(threads, tenant=tenant),
-    )
+    is_over = threads.c.status.in_(("idle", "failed"))
+    is_old = threads.c.updated_at <= database.now - older_than
+    old = select(threads.c.thread_id).where(is_over, is_old, *having(threads, tenant=tenant))
     for thread in database.values(old):
         if delete_thread(backend, thread, None, "service", even_busy=False):
             yield thread

@@ -22,11 +22,7 @@ SQLITE_SINCE = (3, 35, 0)
 
 
 def check_versions(*, sqlite: bool) -> None:
-    """Refuse versions that would mix the items of tenants, or that lack RETURNING.
-
-    Raises:
-        ServiceError: A version is too old, or the package of the store is missing.
-    """
+    """Raise ServiceError for versions that would mix the items of tenants, or lack RETURNING."""
     package = f"langgraph-checkpoint-{'sqlite' if sqlite else 'postgres'}"
     extra = "service" if sqlite else "postgres"
     try:

@@ -45,12 +45,7 @@ class Embedded(Engine):
 
 
 class Taker:
-    """Takes jobs for one worker while slots are free.
-
-    Args:
-        worker: It carries out the jobs.
-        slots: The most jobs at once.
-    """
+    """Takes jobs for one worker while slots are free: at most so many jobs at once."""
 
     def __init__(self, worker: Worker, slots: int) -> None:
         self._worker, self._slots, self._backend = worker, slots, worker.backend
