@@ -25,9 +25,8 @@ def seconds_of(name: str, value: str | float | None) -> float | None:
         return value
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value)
     if match is None:
-        raise ArgumentError(
-            name, f"must be seconds or a string like '30m', '4h' or '2d', got {value!r}."
-        )
+        reason = f"must be seconds or a string like '30m', '4h' or '2d', got {value!r}."
+        raise ArgumentError(name, reason)
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -45,11 +44,8 @@ def nodes_of(graph: Graph, name: str, nodes: Collection[str] | None) -> list[str
     several = isinstance(nodes, Collection) and not isinstance(nodes, str)
     names = [*graph.nodes]  # a list, since a wrong name may have no hash
     if missing := [str(node) for node in (nodes if several else [nodes]) if node not in names]:
-        raise ArgumentError(
-            name,
-            f"must name nodes of the agent, got {', '.join(sorted(missing))}.",
-            f"Nodes: {', '.join(sorted(names))}.",
-        )
+        reason = f"must name nodes of the agent, got {', '.join(sorted(missing))}."
+        raise ArgumentError(name, reason, f"Nodes: {', '.join(sorted(names))}.")
     return [*nodes]
 
 
@@ -58,11 +54,9 @@ def keys_of(configurable: Collection[str]) -> frozenset[str]:
     # A string would be taken for the list of its letters.
     keys = frozenset([configurable] if isinstance(configurable, str) else configurable)
     if isinstance(configurable, str) or any(map(is_reserved, keys)):
-        raise ArgumentError(
-            "configurable",
-            f"must be a list of keys that do not belong to LangGraph, got {configurable!r}.",
-            'Pass configurable=["user_tier"], for example.',
-        )
+        reason = f"must be a list of keys that do not belong to LangGraph, got {configurable!r}."
+        hint = 'Pass configurable=["user_tier"], for example.'
+        raise ArgumentError("configurable", reason, hint)
     return keys
 
 

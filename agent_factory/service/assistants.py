@@ -312,12 +312,8 @@ class Assistants:
 
     def _agents(self) -> list[Assistant]:
         """The agents of the service, as assistants."""
-        facts: dict[str, Any] = {
-            "metadata": {"created_by": "system"},
-            "created_at": _START_TIME,
-            "updated_at": _START_TIME,
-            "is_agent": True,
-        }
+        facts: dict[str, Any] = {"metadata": {"created_by": "system"}, "is_agent": True}
+        facts |= dict.fromkeys(("created_at", "updated_at"), _START_TIME)
         return [Assistant(assistant_id(name), name, name, **facts) for name in self._backend.agents]
 
     def _own(self, assistant: str) -> Assistant:
@@ -349,11 +345,8 @@ class Assistants:
         names = ("tenant", "assistant_id", "version")
         on = and_(*(versions.c[name] == assistants.c[name] for name in names))
         columns = [column for column in versions.c if column.name != "created_at"]
-        return (
-            select(*columns, assistants.c.created_at, assistants.c.updated_at)
-            .join(assistants, on)
-            .where(assistants.c.tenant == self._tenant)
-        )
+        query = select(*columns, assistants.c.created_at, assistants.c.updated_at)
+        return query.join(assistants, on).where(assistants.c.tenant == self._tenant)
 
     def _of(self, table: Any, assistant: str) -> tuple[ColumnElement[bool], ...]:
         return table.c.tenant == self._tenant, table.c.assistant_id == assistant

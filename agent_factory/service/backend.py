@@ -171,11 +171,9 @@ class Backend:
     def agent(self, name: str) -> RegisteredAgent:
         """A registered agent; NotFound for another name."""
         if name not in self.agents:
-            raise NotFound(
-                f"agent {name!r}",
-                f"was not added to this service, which has {sorted(self.agents)}.",
-                f"Call service.add({name!r}, agent) first, also in each worker.",
-            )
+            reason = f"was not added to this service, which has {sorted(self.agents)}."
+            hint = f"Call service.add({name!r}, agent) first, also in each worker."
+            raise NotFound(f"agent {name!r}", reason, hint)
         return self.agents[name]
 
     def agent_of(self, thread: str, tenant: str | None = None) -> RegisteredAgent:

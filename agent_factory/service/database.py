@@ -551,10 +551,8 @@ def set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
 
 def _is_busy(error: BaseException) -> bool:
     """Return True if another connection holds a lock."""
-    return (
-        isinstance(error, sqlite3.OperationalError)
-        and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-    )
+    busy = sqlite3.SQLITE_BUSY
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == busy
 
 
 def _attempts(retry: retry_base, seconds: float = _LOCK_SECONDS) -> Retrying:

@@ -43,6 +43,7 @@ SYSTEM = "deadline"
 Via = Literal["python", "cli", "page", "langgraph", "ag-ui", "openai", "mcp", "a2a", "deadline"]
 """The interface through which a decision came."""
 
+_MAY_NOT = "may not decide about this call."
 
 _IS_OPEN = waits.c.decided_at.is_(None)
 _FOR_PEOPLE = waits.c.kind != "client"
@@ -278,11 +279,8 @@ class Inbox:
             id_: self.judge(id_, decision, by=by, roles=roles)
             for id_, decision in decisions.items()
         }
-        kinds = {
-            result.decision["type"]
-            for result in judgements.values()
-            if isinstance(result, Judgement)
-        }
+        judged = [each for each in judgements.values() if isinstance(each, Judgement)]
+        kinds = {judgement.decision["type"] for judgement in judged}
         if undo and kinds - {"reject"}:
             reason = f"goes with 'reject' only, got {', '.join(kinds)}."
             raise ArgumentError("undo", reason, "Reject the call, or leave undo out.")
@@ -326,12 +324,9 @@ class Inbox:
             judge_one = Reviews.of(graph).judge(lambda: graph.get_state(place).values)
         try:
             if not wait.is_for(by, roles):
-                raise DecisionNotAllowed(
-                    wait.tool,
-                    f"{by!r} may not decide about this call.",
-                    f"Reviewers: {', '.join(wait.reviewers)}. A person is named with '@'; the "
-                    "others are roles.",
-                )
+                hint = f"Reviewers: {', '.join(wait.reviewers)}. A person is named with '@'; the "
+                hint += "others are roles."
+                raise DecisionNotAllowed(wait.tool, f"{by!r} {_MAY_NOT}", hint)
             judgement = judge_one(_call_of(wait), decision)
             # The decision is stored as JSON later, when a row is locked.
             if (fault := json_fault(judgement.decision)) is not None:
@@ -462,11 +457,8 @@ class Inbox:
         if wait.kind == "client":
             return
         if self._may_decide is not None and not self._may_decide(wait):
-            raise DecisionForbidden(
-                wait.tool,
-                f"{by!r} may not decide about this call.",
-                "Somebody who may decide about it has to.",
-            )
+            hint = "Somebody who may decide about it has to."
+            raise DecisionForbidden(wait.tool, f"{by!r} {_MAY_NOT}", hint)
 
     def _find(self, connection: Connection, wait_id: str) -> Row[Any]:
         query = select(waits).where(waits.c.wait_id == wait_id, *self._own)
@@ -484,11 +476,8 @@ class Inbox:
             return row
         query = select(waits.c.wait_id).where(waits.c.claimed_until > self._database.now)
         if connection.execute(query.filter_by(wait_id=wait_id)).first() is not None:
-            raise ClaimedByOther(
-                f"wait {wait_id!r}",
-                f"is claimed by {row.claimed_by!r}.",
-                "Decide about another one, or wait until the claim is released or expires.",
-            )
+            hint = "Decide about another one, or wait until the claim is released or expires."
+            raise ClaimedByOther(f"wait {wait_id!r}", f"is claimed by {row.claimed_by!r}.", hint)
         return row
 
 

@@ -140,11 +140,9 @@ def read_job(text: str) -> ThreadJob | None:
     if not data:
         return None
     if data["kind"] not in _KINDS:
-        raise ServiceError(
-            "a job",
-            f"has the kind {data['kind']!r}, which this version does not know.",
-            "Let workers of the version that has stored it carry it out.",
-        )
+        reason = f"has the kind {data['kind']!r}, which this version does not know."
+        hint = "Let workers of the version that has stored it carry it out."
+        raise ServiceError("a job", reason, hint)
     kind = _KINDS[data["kind"]]
     # A newer worker may have stored unknown fields.
     names = [attribute.name for attribute in fields(kind)]

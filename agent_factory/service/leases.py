@@ -66,13 +66,8 @@ class Lease:
 
 def take_lease(connection: Connection, thread_id: str, **values: object) -> Lease:
     """Take the lease from any holder, and set columns of the thread's row."""
-    statement = (
-        update(threads)
-        .where(threads.c.thread_id == thread_id)
-        .values(epoch=threads.c.epoch + 1, **values)
-        .returning(threads.c.epoch)
-    )
-    row = connection.execute(statement).first()
+    statement = update(threads).filter_by(thread_id=thread_id).returning(threads.c.epoch)
+    row = connection.execute(statement.values(epoch=threads.c.epoch + 1, **values)).first()
     if row is None:
         raise LookupError(f"There is no thread {thread_id!r}.")
     return Lease(thread_id, row.epoch)

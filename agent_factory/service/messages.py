@@ -70,12 +70,9 @@ def check_busy(busy: object, agent: str, graph: Graph) -> None:
     """Raise ArgumentError if an agent does not support a value of `busy`."""
     check_choice("busy", busy, get_args(Busy))
     if busy == STEER and not can_be_steered(graph):
-        raise ArgumentError(
-            "busy",
-            f"is {STEER!r}, and agent {agent!r} has no SteeringMiddleware, which reads what is "
-            "sent to a run.",
-            "Write create_agent(..., middleware=[SteeringMiddleware(), ...]).",
-        )
+        lacks = "has no SteeringMiddleware, which reads what is sent to a run."
+        hint = "Write create_agent(..., middleware=[SteeringMiddleware(), ...])."
+        raise ArgumentError("busy", f"is {STEER!r}, and agent {agent!r} {lacks}", hint)
 
 
 def prepare(
@@ -173,13 +170,11 @@ def submit(
             raise NotFound(f"checkpoint {job.checkpoint!r}", "is not one of this thread.")
         how = arrival.waiting if waits else arrival.busy
         if is_busy and how == "reject":
-            raise ThreadBusy(
-                f"thread {thread_id!r}",
-                "waits for a decision." if waits else f"is {row.status}.",
-                "Submit the message after it, or with waiting='queue' or waiting='interrupt'."
-                if waits
-                else "Submit the message later, or with busy='queue'.",
-            )
+            reason, when = f"is {row.status}.", "later, or with busy='queue'."
+            if waits:
+                reason = "waits for a decision."
+                when = "after it, or with waiting='queue' or waiting='interrupt'."
+            raise ThreadBusy(f"thread {thread_id!r}", reason, f"Submit the message {when}")
         if is_busy and how in ("interrupt", "rollback"):
             of_run = select(runs.c.payload).where(runs.c.run_id == row.run)
             if isinstance(read_job(connection.execute(of_run).scalar() or "{}"), UndoJob):
@@ -187,15 +182,11 @@ def submit(
         if is_busy and how in ("interrupt", "rollback"):
             earlier_runs = backend.queue.end_runs(connection, row, arrival.by)
             if how == "interrupt":
-                before = [
-                    message
-                    for earlier in (read_job(run.payload) for run in earlier_runs)
-                    if isinstance(earlier, MessageJob)
-                    for message in (
-                        *earlier.before,
-                        (earlier.run, earlier.input, earlier.checkpoint),
-                    )
-                ]
+                before: list[tuple[str, str, str | None]] = []
+                for earlier in (read_job(run.payload) for run in earlier_runs):
+                    if isinstance(earlier, MessageJob):
+                        before += earlier.before
+                        before.append((earlier.run, earlier.input, earlier.checkpoint))
                 job = replace(job, before=before)
             else:
                 job = replace(job, rollback=row.run)
@@ -249,11 +240,9 @@ def as_input(message: object, message_id: str, graph: Graph) -> dict[str, Any]:
             # A copy: the message belongs to the caller.
             messages[-1] = messages[-1].model_copy(update={"id": message_id})
     except Exception as error:  # its class depends on the wrong part of a message
-        raise ArgumentError(
-            "message",
-            f"must be a string, a message or a list of messages, got {describe(message)}.",
-            "Pass message='...' or message={'messages': [...]}.",
-        ) from error
+        reason = f"must be a string, a message or a list of messages, got {describe(message)}."
+        hint = "Pass message='...' or message={'messages': [...]}."
+        raise ArgumentError("message", reason, hint) from error
     inputs: dict[str, object] = without_marks({**values, "messages": messages})
     check_storable("message", inputs)
     # The queue, the title of the thread and the pages show a message before its run begins.

@@ -61,11 +61,9 @@ def what_is_missing(
         alive = select(workers.c.detail).where(workers.c.beat > now - backend.pace.dead_after)
         details = [json.loads(detail) for detail in connection.execute(alive).scalars()]
     if run.job is None and thread.status == "waiting":
-        return MessageHeld(
-            subject,
-            f"is held{since} and waits for a decision about {', '.join(map(repr, tools))}.",
-            f"service.inbox().waits(thread={run.thread_id!r}) has it.",
-        )
+        reason = f"is held{since} and waits for a decision about {', '.join(map(repr, tools))}."
+        hint = f"service.inbox().waits(thread={run.thread_id!r}) has it."
+        return MessageHeld(subject, reason, hint)
     # The agent of the thread comes first, if this message is queued behind another message.
     agent = run.agent if run.job is not None else thread.agent
     agents = sorted({name for detail in details for name in detail["agents"]})

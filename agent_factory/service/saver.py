@@ -261,10 +261,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
         source: RunnableConfig = {"configurable": {"thread_id": source_thread_id}}
         # The oldest first: each checkpoint names its parent.
         for entry in reversed([*self.list(source)]):
-            place = {
-                "thread_id": target_thread_id,
-                "checkpoint_ns": entry.config["configurable"]["checkpoint_ns"],
-            }
+            namespace = entry.config["configurable"]["checkpoint_ns"]
+            place = {"thread_id": target_thread_id, "checkpoint_ns": namespace}
             # LangGraph's savers take the id in the config as the id of the parent.
             if entry.parent_config is not None:
                 place["checkpoint_id"] = entry.parent_config["configurable"]["checkpoint_id"]
@@ -331,12 +329,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self, config: RunnableConfig | None, **options: Any
     ) -> AsyncIterator[CheckpointTuple]:
         """Async variant of `list`."""
-        for entry in await self._entries(config, **options):
+        for entry in await in_thread(lambda saver: [*saver.list(config, **options)])(self):
             yield entry
-
-    @in_thread
-    def _entries(self, config: RunnableConfig | None, **options: Any) -> Sequence[CheckpointTuple]:
-        return [*self.list(config, **options)]
 
 
 def _copied(found: CheckpointTuple) -> CheckpointTuple:

@@ -57,17 +57,9 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
         if row.status in ("queued", "running"):
             return
         # The message of the run is only in its state now: `read_job` knows the empty payload.
-        new_run = database.insert(runs).values(
-            run_id=run,
-            thread_id=thread,
-            tenant=tenant,
-            agent=agent.name,
-            priority=0,
-            payload="{}",
-            status="done",
-            job=job,
-            created_at=database.now,
-        )
+        place: dict[str, Any] = {"tenant": tenant, "agent": agent.name, "priority": 0}
+        facts = {"payload": "{}", "status": "done", "job": job, "created_at": database.now}
+        new_run = database.insert(runs).values(run_id=run, thread_id=thread, **place, **facts)
         connection.execute(new_run.on_conflict_do_nothing())
         open_waits = (waits.c.thread_id == thread) & waits.c.decided_at.is_(None)
         if pending:
@@ -77,9 +69,9 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             # A job that was asked about something else at once has stored no checkpoint.
             newest = select(runs.c.job).where(runs.c.run_id == run)
             job = connection.execute(newest).scalar_one() or job
-            work = ThreadJob(run=run, thread=thread, tenant=tenant, agent=agent.name, priority=0)
-            place = {"job": job, "checkpoint_id": snapshot.config["configurable"]["checkpoint_id"]}
-            write_waits(connection, database, agent, work, pending, place)
+            work = ThreadJob(run=run, thread=thread, **place)
+            stop = {"job": job, "checkpoint_id": snapshot.config["configurable"]["checkpoint_id"]}
+            write_waits(connection, database, agent, work, pending, stop)
             return
         connection.execute(delete(waits).where(open_waits))
         if row.status == "waiting":

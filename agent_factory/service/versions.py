@@ -28,11 +28,8 @@ def check_versions(*, sqlite: bool) -> None:
     try:
         installed = version(package)
     except PackageNotFoundError:
-        raise ServiceError(
-            "the store",
-            f"needs {package} {STORES_SINCE} or newer, which is not installed.",
-            f"Run {install(extra)}.",
-        ) from None
+        reason = f"needs {package} {STORES_SINCE} or newer, which is not installed."
+        raise ServiceError("the store", reason, f"Run {install(extra)}.") from None
     if Version(installed) < STORES_SINCE:
         raise ServiceError(
             "the store",
