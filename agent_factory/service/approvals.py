@@ -63,15 +63,10 @@ class SharedApprovals(Approvals):
     def add(self, approval: StandingApproval) -> None:
         """Store an approval, unless its id is known: also the id of a revoked approval."""
         now = self._database.now
-        values = {
-            **asdict(approval),
-            "tenant": self._tenant,
-            "agent": self._agent,
-            "given_in": self._lease.thread_id,
-            "given_at": now,
-            "expires_at": now + approval.seconds,
-        }
-        new = self._database.insert(approvals).values(**values).on_conflict_do_nothing()
+        place = {"tenant": self._tenant, "agent": self._agent, "given_in": self._lease.thread_id}
+        times = {"given_at": now, "expires_at": now + approval.seconds}
+        new = self._database.insert(approvals).values(asdict(approval) | place | times)
+        new = new.on_conflict_do_nothing()
         with aborting(), self._database.begin() as connection:
             self._lease.check(connection)
             # No row comes back for a known id: then the audit gets no second entry.

@@ -150,14 +150,9 @@ class Assistants:
             AlreadyExists: The tenant has an assistant of this id.
             ConfigNotAllowed: As in `Service.client_config`.
         """
-        settings: dict[str, Any] = {
-            "agent": agent,
-            "name": name,
-            "description": description,
-            "config": dict(config or {}),
-            "context": dict(context or {}),
-            "metadata": dict(metadata or {}),
-        }
+        settings: dict[str, Any] = {"agent": agent, "name": name, "description": description}
+        parts = {"config": config, "context": context, "metadata": metadata}
+        settings |= {key: dict(part or {}) for key, part in parts.items()}
         # A run with this config would raise the errors later.
         as_config(settings["config"], self._backend.agent(agent))
         id, now = assistant or str(uuid4()), self._database.now

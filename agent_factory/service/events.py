@@ -82,12 +82,6 @@ class EventLog:
                 self._writer = writer
         self._arrival.set()
 
-    def _take(self, job: str) -> list[bytes]:
-        """Parts of a job that are not written yet."""
-        # The lock waits for parts that are written now.
-        with self._order, self._lock:
-            return self._waiting.pop(job, [])
-
     def _write(
         self, connection: Connection, parts: Mapping[str, Sequence[bytes]], news: News | None = None
     ) -> None:
@@ -105,7 +99,9 @@ class EventLog:
         last_parts: Sequence[Mapping[str, object]] = (),
     ) -> Iterator[Connection]:
         """A transaction that ends a job, with its last events, and wakes the callers of the run."""
-        parts = self._take(job)
+        # `_order` waits for parts that are written now.
+        with self._order, self._lock:
+            parts = self._waiting.pop(job, [])
         end = [*map(dump_part, last_parts), dump({"type": "end", "ns": (), "data": outcome})]
         try:
             with self._database.begin() as connection:

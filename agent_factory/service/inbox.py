@@ -414,18 +414,16 @@ class Inbox:
             return
         # A question has no "reject": the text is its answer.
         text = "Nobody decided about this call in time, so it was not approved."
-        answer: dict[str, dict[str, object]] = {
-            "reject": {"type": "reject", "message": text},
-            "respond": {"type": "respond", "message": text},
-        }
+        answers: dict[str, object] = {"reject": text, "respond": text}
         if row.kind == "client":
             result = {"error": "The client has not sent a result of this call in time."}
-            answer["respond"] = {"type": "respond", "message": result}
+            answers["respond"] = result
         allowed = row.allowed.split(",")
-        kind = next((kind for kind in answer if kind in allowed), None)
+        kind = next((kind for kind in answers if kind in allowed), None)
         if kind is not None:
             # At time 0 no claim has expired; claims do not matter for the call.
-            judgement = judge(_call_of(Wait.of(row, 0)), answer[kind])
+            call = _call_of(Wait.of(row, 0))
+            judgement = judge(call, {"type": kind, "message": answers[kind]})
             self._write(connection, row, judgement, SYSTEM, "deadline")
         else:  # a pause without calls: the run can go on, or end
             self._queue.end_run(connection, row, SYSTEM)

@@ -195,9 +195,8 @@ class SharedLedger(Ledger):
         with _outage(), self._database.read() as connection:
             rows = connection.execute(query.where(ledger.c.ends >= self._window(connection)))
             parts = [SpentBy(r["agent"], r["part"], _spent(dict(r))) for r in rows.mappings()]
-        return sorted(
-            parts, key=lambda part: (part.spent.usd, part.spent.total_tokens), reverse=True
-        )
+        parts.sort(key=lambda part: (part.spent.usd, part.spent.total_tokens), reverse=True)
+        return parts
 
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
         """Reserve the least cost of a call; use the result in a `with` statement.
@@ -219,16 +218,10 @@ class SharedLedger(Ledger):
             elapsed = {"elapsed": self._elapsed(scope)} if "need_seconds" in needs else {}
             with _outage(), database.begin() as connection, connection.begin_nested() as attempt:
                 # First, because the row of the scope stays locked until the transaction ends.
-                connection.execute(
-                    insert(reservations).values(
-                        id=id,
-                        scope=scope,
-                        per=self._per,
-                        owner=self._service.worker_id if self._service else None,
-                        expires=database.now + self._expires_after,
-                        **values,
-                    )
-                )
+                owner = self._service.worker_id if self._service else None
+                row = insert(reservations).values(id=id, scope=scope, per=self._per, owner=owner)
+                expires = database.now + self._expires_after
+                connection.execute(row.values(expires=expires, **values))
                 place = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
                 result = connection.execute(self._take, {**place, **additions, **needs, **elapsed})
                 if result.first():
@@ -395,17 +388,9 @@ class SharedLedger(Ledger):
         """An update of the row of a scope, if its window has not ended."""
         if self.per is not None:
             conditions = (*conditions, self._database.now < ledger.c.ends)
-        return (
-            update(ledger)
-            .where(
-                ledger.c.scope == bindparam("at_scope"),
-                ledger.c.per == bindparam("at_per"),
-                ledger.c.ends == bindparam("at_ends"),
-                *conditions,
-            )
-            .values(values)
-            .returning(ledger.c.ends)
-        )
+        place: dict[str, Any] = {name: bindparam(f"at_{name}") for name in ("scope", "per", "ends")}
+        statement = update(ledger).filter_by(**place).where(*conditions)
+        return statement.values(values).returning(ledger.c.ends)
 
     @cached_property
     def _take(self) -> Update:
@@ -440,10 +425,10 @@ class SharedLedger(Ledger):
     @cached_property
     def _share(self) -> Executable:
         """Add to a row of the breakdown; make a new one if there are not too many."""
-        scope, per = bindparam("at_scope", type_=String), bindparam("at_per", type_=String)
-        agent, part = bindparam("at_agent", type_=String), bindparam("at_part", type_=String)
-        rows = select(func.count()).where(breakdown.c.scope == scope, breakdown.c.per == per)
-        place = {"scope": scope, "per": per, "agent": agent, "part": part}
+        names = ("scope", "per", "agent", "part")
+        place = {name: bindparam(f"at_{name}", type_=String) for name in names}
+        rows = select(func.count()).select_from(breakdown)
+        rows = rows.filter_by(scope=place["scope"], per=place["per"])
         existing = select(breakdown.c.scope).filter_by(**place)
         is_room = rows.scalar_subquery() < bindparam("most")
         columns = [breakdown.c[name] for name in AMOUNTS]

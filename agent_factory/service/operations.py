@@ -134,11 +134,8 @@ class Operations:
             For each worker its `id`, `host`, `process`, `slots` and `agents`, whether it is
             `draining`, and the version of its `tables`.
         """
-        query = select(workers).order_by(workers.c.id)
-        return [
-            {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
-            for row in self._backend.database.rows(query)
-        ]
+        rows = self._backend.database.rows(select(workers).order_by(workers.c.id))
+        return [{"id": row.id, "draining": row.draining, **json.loads(row.detail)} for row in rows]
 
     def drain(self, worker: str | None = None) -> list[str]:
         """Ask workers to end after their runs; return the ids of the workers.

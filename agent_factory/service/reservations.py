@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, update
 
@@ -22,11 +23,8 @@ GIVE_BACK = {
 }
 """What an update of a ledger's row sets when a reservation ends."""
 
-_GIVEN_BACK = (
-    update(ledger)
-    .where(ledger.c.scope == bindparam("at_scope"), ledger.c.per == bindparam("at_per"))
-    .values(GIVE_BACK)
-)
+_PLACE: dict[str, Any] = {"scope": bindparam("at_scope"), "per": bindparam("at_per")}
+_GIVEN_BACK = update(ledger).filter_by(**_PLACE).values(GIVE_BACK)
 
 
 def end_reservation(connection: Connection, id: str) -> Mapping[str, object]:

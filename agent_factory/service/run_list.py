@@ -90,7 +90,7 @@ class RunList:
 
 def summary_of(row: Row[Any]) -> RunSummary:
     """Summary of a row of runs that has the columns `state` and `title`, too."""
-    usage = row.usage or ()
+    usage, amounts = row.usage or (), ("input_tokens", "output_tokens", "usd")
     return read_row(
         RunSummary,
         row,
@@ -98,9 +98,7 @@ def summary_of(row: Row[Any]) -> RunSummary:
         status=row.state,
         question=question_of(row.payload),
         ended_at=row.updated_at if row.state in ENDED else None,
-        input_tokens=sum(line["input_tokens"] for line in usage),
-        output_tokens=sum(line["output_tokens"] for line in usage),
-        usd=sum(line["usd"] for line in usage),
+        **{name: sum(line[name] for line in usage) for name in amounts},
     )
 
 

@@ -144,12 +144,9 @@ class Runner:
         work = claim.work()
         agent = self._backend.agent(work.agent)
         if claim.plan not in (None, agent.plan):
-            logger.warning(
-                "The plan of agent %r has changed since thread %s ran. If the thread waits at a "
-                "node that was renamed, pass create_agent(..., moved=...).",
-                agent.name,
-                work.thread,
-            )
+            text = "The plan of agent %r has changed since thread %s ran. If the thread waits at a "
+            text += "node that was renamed, pass create_agent(..., moved=...)."
+            logger.warning(text, agent.name, work.thread)
         attempt: RunAttempt | UndoAttempt
         if isinstance(work, UndoJob):
             attempt = UndoAttempt(self._backend, agent, claim, work)

@@ -146,18 +146,10 @@ def total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Usage in one line for each part and model, the most tokens first."""
     totals: dict[tuple[str, ...], dict[str, Any]] = {}
     for line in lines:
-        labels = _labels_of(line)
-        if labels in totals:
-            sums = totals[labels]
-            for name in COUNTS:
-                sums[name] += line[name]
-        else:
-            totals[labels] = dict(line)
-    return sorted(
-        totals.values(),
-        key=lambda entry: entry["input_tokens"] + entry["output_tokens"],
-        reverse=True,
-    )
+        sums = totals.setdefault(_labels_of(line), {**line, **dict.fromkeys(COUNTS, 0)})
+        for name in COUNTS:
+            sums[name] += line[name]
+    return sorted(totals.values(), key=lambda sums: -sums["input_tokens"] - sums["output_tokens"])
 
 
 def spender(*, records: bool) -> tuple[str, str]:

@@ -85,10 +85,8 @@ class Wait:
     @classmethod
     def of(cls, row: Row[Any], now: float) -> Wait:
         """The wait of a row, at a time by the clock of the database."""
-        values: dict[str, Any] = {
-            name: json.loads(getattr(row, name) or "null")
-            for name in ("args", "question", "decision")
-        }
+        texts = ("args", "question", "decision")
+        values: dict[str, Any] = {name: json.loads(getattr(row, name) or "null") for name in texts}
         values |= {"allowed": tuple(row.allowed.split(",")), "reviewers": tuple(row.reviewers)}
         if row.claimed_until is not None and row.claimed_until < now:  # the claim has expired
             values |= {"claimed_by": None, "claimed_until": None}
