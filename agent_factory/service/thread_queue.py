@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, exists, func, select, update
 
 from agent_factory.service.arguments import check_name
 from agent_factory.service.audit import append_entry
@@ -84,11 +84,23 @@ _TAKEN: dict[str, Any] = {
     "epoch": threads.c.epoch + 1,
     "updated_at": clock(),
 }
-_TAKE = (
+_TAKE_ANY = (
     update(threads)
-    .where(threads.c.thread_id.in_(bindparam("ids", expanding=True)))
     .values(_TAKEN)
     .returning(threads.c.run, threads.c.thread_id, threads.c.epoch, threads.c.plan)
+)
+_TAKE = _TAKE_ANY.where(threads.c.thread_id.in_(bindparam("ids", expanding=True)))
+_IS_JOB = (runs.c.run_id == threads.c.run) & (runs.c.job == bindparam("its_job"))
+# A due job without a limit is taken in one statement. By its thread: jobs have no index.
+_TAKE_JOB = _TAKE_ANY.where(
+    threads.c.thread_id == bindparam("id"),
+    threads.c.status == "queued",
+    _IS_DUE,
+    ~_IS_LIMITED,
+    exists().where(_IS_JOB),
+)
+_HAS_JOB = (
+    select(runs.c.run_id).join(threads, _IS_JOB).where(threads.c.thread_id == bindparam("id"))
 )
 _BEGIN = (
     update(runs)
@@ -355,7 +367,9 @@ class ThreadQueue:
     def _take(self, connection: Connection, worker: str, ids: Sequence[str]) -> list[Claim]:
         if not ids:
             return []
-        taken = connection.execute(_TAKE, {"ids": ids, "worker": worker})
+        return self._begin(connection, connection.execute(_TAKE, {"ids": ids, "worker": worker}))
+
+    def _begin(self, connection: Connection, taken: Iterable[Row[Any]]) -> list[Claim]:
         leases = {row.run: (Lease(row.thread_id, row.epoch), row.plan) for row in taken}
         begun = connection.execute(_BEGIN, {"ids": [*leases]}).all()
         return [Claim(*leases[run.run_id], run) for run in begun]
@@ -394,10 +408,13 @@ class ThreadQueue:
         for `patience` seconds, its job is taken over, else a later call decides.
         """
         thread_id, later = thread_of(job), Outcome("later", patience / 4)
+        place = {"id": thread_id, "its_job": job}
         with self._database.begin() as connection:
+            taken = connection.execute(_TAKE_JOB, {**place, "worker": worker}).all()
+            if taken:
+                return self._begin(connection, taken)[0]
             thread = lock_thread(connection, thread_id)
-            of_job = select(runs.c.run_id).where(runs.c.job == job)
-            if thread is None or thread.run != connection.execute(of_job).scalar():
+            if thread is None or connection.execute(_HAS_JOB, place).first() is None:
                 return Outcome("lost")
             if thread.status == "running":
                 of_owner = select(workers.c.id).where(workers.c.id == thread.owner)
