@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -13,6 +14,8 @@ from sqlalchemy import ColumnElement, Row, Table
 from agent_factory.errors import ArgumentError
 from agent_factory.service.errors import DatabaseUnavailable, NotFound, ServiceError
 
+_MOST_FAILURES = 1000
+_FAILURES: Counter[tuple[object, ...]] = Counter()  # of a row, since its last success
 T = TypeVar("T")
 logger = logging.getLogger("agent_factory.service")
 
@@ -41,14 +44,20 @@ def must_exist(row: Row[Any] | None, subject: str, tenant: str | None = None) ->
 def logged(text: str, *values: object, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Log an error as a text with values, and go on behind the block: with the next row of a loop.
 
-    Errors of the classes `but` are raised.
+    Errors of the classes `but` are raised. A row that fails each time is logged ever less often.
     """
+    row = (text, *values)
     try:
         yield
+        _FAILURES.pop(row, None)
     except but:
         raise
     except (ServiceError, ArgumentError) as error:  # such as of a busy thread: no code is at fault
         passes = isinstance(error, DatabaseUnavailable)
         logger.log(logging.WARNING if passes else logging.ERROR, f"{text} %s", *values, error)
     except Exception:
-        logger.exception(text, *values)
+        if len(_FAILURES) >= _MOST_FAILURES:  # of rows that are gone, too
+            _FAILURES.clear()
+        _FAILURES[row] += 1
+        if _FAILURES[row].bit_count() == 1:  # at 1, 2, 4, 8, 16
+            logger.exception(text, *values)

@@ -14,6 +14,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.service import Service
 from agent_factory.service import worker as module
 from agent_factory.service.engines import Embedded, Engine, JobRef
+from agent_factory.service.rows import logged
 from agent_factory.service.tables import threads, workers
 from service.desk import Journal, check_history, make_desk, waiting
 from service.engines.own_engine import OwnEngine
@@ -222,3 +223,12 @@ def test_a_process_names_its_engine(desk: Service) -> None:
 
     engine = TestClient(health_app(desk)).get("/ready").json()["engine"]
     assert engine == {"name": "own", "ready": False}
+
+
+def test_a_job_that_fails_each_time_is_logged_ever_less_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for fails in [*[True] * 10, False, True]:
+        with logged("The job %s begins again.", "t-1/00000001"):
+            assert not fails
+    assert len(caplog.records) == 5  # 1, 2, 4 and 8, and once after a success
