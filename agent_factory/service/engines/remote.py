@@ -7,11 +7,13 @@ import atexit
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from threading import Lock, Thread
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from agent_factory.errors import ArgumentError
 from agent_factory.service.engines.engine import JobRef, Outcome, Work
 from agent_factory.service.rows import logged
 
@@ -19,6 +21,21 @@ _LOG = logging.getLogger("agent_factory.service")
 _ORDERS = 10_000  # that wait for the server: the service repeats starts beyond
 _PATIENCE = 4.0  # seconds of a wait for a slot, or for orders under way at a stop
 _LOOK = 3.0  # seconds between two looks at the server, and after an error of the work
+
+
+def parts_of(url: str, form: str) -> tuple[SplitResult, dict[str, str]]:
+    """The parts of an engine's URL and its parameters, which a form of the URL names.
+
+    Raises:
+        ArgumentError: The form does not have a parameter.
+    """
+    parts, known = urlsplit(url), dict(parse_qsl(urlsplit(form).query))
+    options = dict(parse_qsl(parts.query))
+    if unknown := options.keys() - known:
+        raise ArgumentError(
+            "engine", f"has the unknown parameter {min(unknown)!r}.", f"Write {form}."
+        )
+    return parts, options
 
 
 class RemoteEngine(ABC):
@@ -44,8 +61,8 @@ class RemoteEngine(ABC):
         """Cancel a job at the server."""
 
     @abstractmethod
-    async def _take_jobs(self) -> None:
-        """Begin to take jobs."""
+    async def _take_jobs(self, agents: Collection[str]) -> None:
+        """Begin to take the jobs of more agents of the work."""
 
     @abstractmethod
     async def _leave(self, seconds: float) -> None:
@@ -62,7 +79,7 @@ class RemoteEngine(ABC):
 
     def serve(self, work: Work, slots: int) -> Sequence[Thread]:
         self._work, self._slots = work, slots
-        asyncio.run_coroutine_threadsafe(self._take_jobs(), self._begun()).result()
+        asyncio.run_coroutine_threadsafe(self._serve(), self._begun()).result()
         return [self._thread]
 
     def stop(self, seconds: float) -> None:
@@ -93,7 +110,22 @@ class RemoteEngine(ABC):
         self._orders: dict[tuple[str, bool], asyncio.Task[None]] = {}
         self._running: dict[str, asyncio.Task[Outcome]] = {}
         self._turn, self._free = asyncio.Semaphore(8), asyncio.Semaphore(0)
+        self._served: set[str] | None = None  # agents
         self._leaves, self._watcher = False, asyncio.create_task(self._watch())
+
+    async def _serve(self) -> None:
+        self._free, self._served = asyncio.Semaphore(self._slots), set()
+        await self._take_more_jobs()
+        self._watcher.cancel()
+        self._watcher = asyncio.create_task(self._watch())  # it looks at once
+
+    async def _take_more_jobs(self) -> None:
+        """Take the jobs of agents that were added since the last call."""
+        if self._served is not None and not self._leaves:
+            more = {*self._work.agents} - self._served
+            if more:
+                await self._take_jobs(more)
+                self._served |= more
 
     async def _end(self, seconds: float) -> None:
         self._leaves = True
@@ -110,6 +142,7 @@ class RemoteEngine(ABC):
     async def _watch(self) -> None:
         while True:
             try:
+                await self._take_more_jobs()
                 await self._look()
                 self._note("server", "")
             except Exception as error:
@@ -158,7 +191,10 @@ class RemoteEngine(ABC):
 
     async def _carry_out(self, job: str) -> Outcome:
         try:
-            await asyncio.wait_for(self._free.acquire(), _PATIENCE)
+            if self._free.locked():
+                await asyncio.wait_for(self._free.acquire(), _PATIENCE)
+            else:
+                await self._free.acquire()  # at once, without a timer
         except TimeoutError:
             return Outcome("later", 1.0)  # others may have a free slot
         future = Future[Outcome]()

@@ -8,39 +8,26 @@ keeps ids and timers, but no journal: no code has to be deterministic, and an up
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import re
 import socket
-from datetime import timedelta
+from collections.abc import Collection
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
-from agent_factory.errors import ArgumentError, require
+from agent_factory.errors import require
 
 require("restate", __name__)
 
 import httpx  # noqa: E402
 import restate  # noqa: E402
-import uvicorn  # noqa: E402
 
 from agent_factory.service.engines.engine import JobRef, Outcome  # noqa: E402
-from agent_factory.service.engines.remote import RemoteEngine  # noqa: E402
+from agent_factory.service.engines.remote import RemoteEngine, parts_of  # noqa: E402
+from agent_factory.service.engines.restate_endpoint import RestateEndpoint  # noqa: E402
 
-_LOG = logging.getLogger("agent_factory.service")
 _PATIENCE = 5.0  # seconds of a request whose job goes on
 _WAITING = 100  # requests without a slot: each keeps a connection, and a file descriptor
-_OPTIONS: dict[str, Any] = {
-    "invocation_retry_policy": restate.InvocationRetryPolicy(
-        initial_interval=timedelta(seconds=0.1),
-        max_interval=timedelta(seconds=3),
-        max_attempts=2**31,  # by default Restate pauses a job after 70
-    ),
-    # A process that is silent for longer is frozen. Restate adds five seconds.
-    "abort_timeout": timedelta(seconds=_PATIENCE + 1),
-    "idempotency_retention": timedelta(0),  # the id of a job that is over can be started again
-    "journal_retention": timedelta(0),
-}
 
 
 class Restate(RemoteEngine):
@@ -66,25 +53,22 @@ class Restate(RemoteEngine):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query))
-        if unknown := options.keys() - {"admin", "worker", "listen"}:
-            hint = "Write restate://HOST:8080?admin=URL&worker=URL&listen=HOST:PORT."
-            raise ArgumentError("engine", f"has the unknown parameter {min(unknown)!r}.", hint)
+        form = "restate://HOST:8080/NAME?admin=URL&worker=URL&listen=HOST:PORT"
+        parts, options = parts_of(url, form)
         scheme = "https" if parts.scheme == "restate+https" else "http"
         host, port = parts.hostname or "127.0.0.1", parts.port or 8080
         self._ingress = f"{scheme}://{host}:{port}"
         self._prefix = parts.path.strip("/") or "agent-factory"
         self._admin = options.get("admin", f"{scheme}://{host}:9070").rstrip("/")
         self._worker = options.get("worker") or f"http://{_own_address(host, port)}:9080"
-        self._listen = urlsplit(f"//{options['listen']}" if "listen" in options else self._worker)
+        self._address = options.get("listen") or urlsplit(self._worker).netloc
 
     async def _open(self) -> None:
         token = os.environ.get("RESTATE_AUTH_TOKEN")
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.AsyncClient(headers=headers, timeout=10, trust_env=False)
-        self._requests, self._served, self._known = 0, set[str](), ""
-        self._server: uvicorn.Server | None = None
+        self._requests, self._known = 0, ""
+        self._endpoint = RestateEndpoint(self._address, self._attempt, _PATIENCE)
         await super()._open()
 
     def _service(self, agent: str) -> str:
@@ -99,7 +83,7 @@ class Restate(RemoteEngine):
 
     async def _look(self) -> None:
         """Tell Restate the URL of this process, also when Restate has forgotten it."""
-        if not self._served:
+        if not (ours := self._endpoint.services):
             await self._ask("GET", f"{self._ingress}/restate/health")
             return
         url = f"{self._admin}/deployments"
@@ -107,7 +91,7 @@ class Restate(RemoteEngine):
         if found is None or found.status_code == 404:
             body = {"uri": self._worker, "force": True, "use_http_11": True}
             self._known = (await self._ask("POST", url, json=body))["id"]
-        elif self._served - {service["name"] for service in found.json()["services"]}:
+        elif ours - {s["name"] for s in found.json()["services"]}:
             raise ConnectionError(f"a process with other agents is at {self._worker}, too")
 
     async def _send(self, job: JobRef, delay: float, turn: int = 0) -> Any:
@@ -122,24 +106,9 @@ class Restate(RemoteEngine):
             sent = await self._send(job, 3600, turn)
             await self._ask("PATCH", f"{self._admin}/invocations/{sent['invocationId']}/kill")
 
-    async def _take_jobs(self) -> None:
-        host, port = self._listen.hostname or "127.0.0.1", self._listen.port or 9080
-        self._bound = socket.create_server((host, port), reuse_port=hasattr(socket, "SO_REUSEPORT"))
-        keys = [key for key in os.environ.get("RESTATE_IDENTITY_KEYS", "").split(",") if key]
-        if not keys and not host.startswith(("127.", "localhost")):
-            _LOG.warning("All who reach %s can start jobs: set RESTATE_IDENTITY_KEYS.", host)
-        self._served = {self._service(agent) for agent in self._work.agents}
-        services = [restate.Service(name, **_OPTIONS) for name in self._served]
-        for service in services:
-            service.handler("carry_out")(self._attempt)
-        # Connections that end with their request: balancers of connections share the jobs too.
-        options: dict[str, Any] = {"headers": [("connection", "close")], "lifespan": "off"}
-        app = restate.app(services, identity_keys=keys)
-        self._server = uvicorn.Server(uvicorn.Config(app, ws="none", log_config=None, **options))
-        self._free = asyncio.Semaphore(self._slots)
-        self._serving = asyncio.create_task(self._server.serve([self._bound]))
-        self._watcher.cancel()
-        self._watcher = asyncio.create_task(self._watch())
+    async def _take_jobs(self, agents: Collection[str]) -> None:
+        self._endpoint.add(map(self._service, agents))
+        self._known = ""  # Restate does not know these agents yet
 
     async def _attempt(self, ctx: restate.Context, call: list[Any]) -> str:
         (agent, job, turn), outcome = call, Outcome("later", 0.1)
@@ -162,12 +131,7 @@ class Restate(RemoteEngine):
         return outcome.status
 
     async def _leave(self, seconds: float) -> None:
-        if self._server is not None:
-            self._server.should_exit = True
-            if self._running:
-                await asyncio.wait({*self._running.values()}, timeout=seconds)
-            await asyncio.wait({self._serving}, timeout=1)  # it answers the requests of these jobs
-            self._bound.close()
+        await self._endpoint.close(self._running.values(), seconds)
 
     async def _end(self, seconds: float) -> None:
         await super()._end(seconds)

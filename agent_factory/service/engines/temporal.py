@@ -1,18 +1,17 @@
 """Temporal as the engine of a service: a standalone activity for each job, which holds ids alone.
 
-There is no workflow, so no code has to be deterministic, no history grows, and a new version breaks
-no running job.
+There is no workflow: no code has to be deterministic, and an update breaks no running job.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from datetime import timedelta
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-from agent_factory.errors import ArgumentError, require
+from agent_factory.errors import require
 
 require("temporal", __name__)
 
@@ -20,7 +19,7 @@ from temporalio import activity, client, common, envconfig, exceptions, runtime,
 from temporalio.service import RPCError, RPCStatusCode  # noqa: E402
 
 from agent_factory.service.engines.engine import JobRef, Outcome  # noqa: E402
-from agent_factory.service.engines.remote import RemoteEngine  # noqa: E402
+from agent_factory.service.engines.remote import RemoteEngine, parts_of  # noqa: E402
 
 _SECOND, _FOREVER = timedelta(seconds=1), timedelta(days=365)
 _DEAD_AFTER = 5 * _SECOND  # without a heartbeat
@@ -46,11 +45,7 @@ class Temporal(RemoteEngine):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query))
-        if unknown := options.keys() - {"namespace", "prefix"}:
-            hint = "Write temporal://HOST:7233?namespace=NAME&prefix=NAME."
-            raise ArgumentError("engine", f"has the unknown parameter {min(unknown)!r}.", hint)
+        parts, options = parts_of(url, "temporal://HOST:7233?namespace=NAME&prefix=NAME")
         self._prefix = options.pop("prefix", "agent-factory")
         self._settings: Any = {**envconfig.ClientConfig.load_client_connect_config(), **options}
         self._settings.setdefault("target_host", "127.0.0.1:7233")
@@ -59,9 +54,8 @@ class Temporal(RemoteEngine):
 
     async def _open(self) -> None:
         self._client: client.Client | None = None
-        self._connects = asyncio.Lock()
+        self._connects, self._abandons = asyncio.Lock(), False
         self._pollers, self._polls = set[worker.Worker](), set[asyncio.Task[None]]()
-        self._abandons = False
         await super()._open()
 
     async def _connected(self) -> client.Client:
@@ -71,7 +65,8 @@ class Temporal(RemoteEngine):
             return self._client
 
     async def _look(self) -> None:
-        await (await self._connected()).service_client.check_health(timeout=_DEAD_AFTER)
+        connected = await self._connected()
+        await connected.service_client.check_health(timeout=_DEAD_AFTER)
 
     async def _send(self, job: JobRef, delay: float) -> object:
         # An activity that has ended refuses no start: the database knows which jobs are over.
@@ -97,9 +92,8 @@ class Temporal(RemoteEngine):
             if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
                 raise
 
-    async def _take_jobs(self) -> None:
-        self._free = asyncio.Semaphore(self._slots)
-        self._polls = {asyncio.create_task(self._poll(agent)) for agent in self._work.agents}
+    async def _take_jobs(self, agents: Collection[str]) -> None:
+        self._polls |= {asyncio.create_task(self._poll(agent)) for agent in agents}
 
     async def _poll(self, agent: str) -> None:
         while not self._leaves:
@@ -125,8 +119,8 @@ class Temporal(RemoteEngine):
     @activity.defn(name="carry-out")
     async def _attempt(self, job: str) -> str:
         task, is_new = self._call(job)
-        while not task.done() and not self._abandons:
-            await asyncio.wait({task}, timeout=1)
+        # The start is a sign of life itself: a short job sends no other.
+        while not (await asyncio.wait({task}, timeout=1))[0] and not self._abandons:
             activity.heartbeat()
         outcome = task.result() if is_new and task.done() else Outcome("later")
         if outcome.status == "later":

@@ -97,6 +97,17 @@ def test_the_agents_of_a_process_share_its_slots(
         work.wait("end", times=12)
 
 
+def test_agents_that_are_added_later_are_served(engine_url: str, work: NotedWork) -> None:
+    """Their jobs may be there before them, as in a service that starts without agents."""
+    work.agents = []
+    with serving(work, engine_url) as engine:
+        for agents in (["desk"], ["desk", "bank"]):
+            engine.start(job(agents[-1], agent=agents[-1]))
+            work.agents = agents
+            work.wait("end", agents[-1])
+        until(lambda: engine.fault() is None)
+
+
 def test_jobs_that_remain_at_a_stop_begin_again(engine_url: str, work: NotedWork) -> None:
     """In another process, or in the same engine once it serves again."""
     with serving(work, engine_url, slots=1) as engine:
