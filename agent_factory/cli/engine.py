@@ -12,6 +12,7 @@ import typer
 
 from agent_factory.cli import console
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.service.engines.engine import SEARCH_ATTRIBUTES
 
 EXAMPLES = """Examples:
 
@@ -55,7 +56,8 @@ def _command(name: str, port: int, folder: Path) -> tuple[list[str], dict[str, s
         raise CommandError(f"The program {program} of the engine is not installed: {install}")
     if name == "temporal":
         place = ["--port", str(port), "--db-filename", str(folder / "temporal.db")]
-        return [found, "server", "start-dev", "--ip", "127.0.0.1", *place], {}
+        attributes = [f"--search-attribute={name}=Keyword" for name in SEARCH_ATTRIBUTES]
+        return [found, "server", "start-dev", "--ip", "127.0.0.1", *place, *attributes], {}
     addresses = {
         "RESTATE_BASE_DIR": str(folder),
         "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{port}",

@@ -32,6 +32,7 @@ def test_a_server_for_development(tmp_path: Path, name: str, program: str, expec
     first, second = done.stdout.splitlines()
     assert f"--engine {name}://127.0.0.1:7000" in first
     assert second.startswith(expected)
+    assert ("--search-attribute=AgentFactoryThread=Keyword" in second) == (name == "temporal")
 
 
 def test_a_program_that_is_missing(tmp_path: Path) -> None:

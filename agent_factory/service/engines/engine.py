@@ -37,6 +37,9 @@ class JobRef:
     delay: float = 0.0
 
 
+SEARCH_ATTRIBUTES = {f"AgentFactory{name.title()}": name for name in ("tenant", "thread", "agent")}
+"""Names by which the UI of an engine finds jobs, and the fields of a JobRef."""
+
 Status = Literal["done", "waiting", "failed", "lost", "later"]
 """Status of an outcome."""
 

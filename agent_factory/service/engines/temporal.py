@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode  # noqa: E402
 
 from agent_factory.service.engines.engine import JobRef, Outcome  # noqa: E402
 from agent_factory.service.engines.remote import RemoteEngine, parts_of  # noqa: E402
+from agent_factory.service.engines.temporal_search import SearchAttributes  # noqa: E402
 
 _SECOND, _FOREVER = timedelta(seconds=1), timedelta(days=365)
 _DEAD_AFTER = 5 * _SECOND  # without a heartbeat
@@ -54,7 +55,7 @@ class Temporal(RemoteEngine):
 
     async def _open(self) -> None:
         self._client: client.Client | None = None
-        self._connects, self._abandons = asyncio.Lock(), False
+        self._connects, self._searchable, self._abandons = asyncio.Lock(), SearchAttributes(), False
         self._pollers, self._polls = set[worker.Worker](), set[asyncio.Task[None]]()
         await super()._open()
 
@@ -62,11 +63,13 @@ class Temporal(RemoteEngine):
         async with self._connects:
             if self._client is None:
                 self._client = await client.Client.connect(**self._settings, runtime=_runtime())
+                await self._searchable.find(self._client)
             return self._client
 
     async def _look(self) -> None:
         connected = await self._connected()
         await connected.service_client.check_health(timeout=_DEAD_AFTER)
+        await self._searchable.find(connected)
 
     async def _send(self, job: JobRef, delay: float) -> object:
         # An activity that has ended refuses no start: the database knows which jobs are over.
@@ -81,6 +84,7 @@ class Temporal(RemoteEngine):
             heartbeat_timeout=_DEAD_AFTER,
             retry_policy=_RETRIES,
             priority=common.Priority(priority_key=3 - round(job.priority / 500)),
+            search_attributes=self._searchable.of(job),
             summary=f"{job.agent}: thread {job.thread} of {job.tenant}",
         )
 

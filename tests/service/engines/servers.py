@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -57,6 +58,15 @@ class TemporalServer:
     def url(self, name: str) -> str:
         """The URL of the engines of a service."""
         return f"temporal://127.0.0.1:{self.port}?prefix={name}"
+
+    def add_search_attributes(self, names: Iterable[str]) -> None:
+        """Create attributes in the namespace, by Temporal's command."""
+        words = f"operator search-attribute create --address 127.0.0.1:{self.port} --type Keyword"
+        for name in names:  # of several in one command, it creates the first alone
+            program = str(Path(sys.executable).with_name("temporal"))
+            subprocess.run(
+                [program, *words.split(), "--name", name], check=True, stdout=subprocess.DEVNULL
+            )
 
     def known(self, name: str) -> list[Any]:
         """The activities of a service that have not ended."""

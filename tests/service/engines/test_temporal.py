@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from agent_factory.errors import ArgumentError
 from agent_factory.service.engines import Temporal
+from agent_factory.service.engines.engine import SEARCH_ATTRIBUTES
 from service.engines.noted_work import NotedWork, job, serving
 from service.engines.servers import TemporalServer
 from waiting import until
@@ -66,6 +69,33 @@ def test_a_person_finds_a_thread_and_no_content(
         engine.start(job("t-7/00000001", thread="t-7", priority=1000, delay=600))
         (info,) = until(lambda: server.known(f"{name}/t-7"))
     assert info.ByteSize() < 2000
+
+
+@pytest.mark.long
+def test_a_person_finds_jobs_by_search_attributes(
+    own_server: TemporalServer, work: NotedWork, name: str
+) -> None:
+    """As soon as the namespace has them; without, jobs are carried out as well."""
+    own_server.start()
+    url = own_server.url(name)
+    with serving(work, url) as engine:
+        engine.start(job("before"))
+        work.wait("end", "before")
+        own_server.add_search_attributes(SEARCH_ATTRIBUTES)
+        fields = {"thread": "t-7", "tenant": "acme's", "agent": "desk"}
+
+        def is_found() -> bool:
+            number = len(work.notes("begin"))
+            engine.start(job(f"later-{number}", delay=0.1, **fields))
+            work.wait("end", f"later-{number}")
+            query = "AgentFactoryThread = 't-7' AND AgentFactoryAgent = 'desk'"
+            query += ' AND AgentFactoryTenant = "acme\'s"'
+            with suppress(RPCError):  # until the server reads its new attributes
+                count = ask(own_server, lambda client: client.count_activities(query)).count
+                return bool(count)
+            return False
+
+        until(is_found)
 
 
 def test_a_url_names_the_server(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
