@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+from service.conftest import new_engine, restate_server, temporal_server  # noqa: F401  fixtures
+
 TIMES = {"test": 1, "night": 10}
 
 settings.register_profile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from itertools import combinations
 from typing import Any, get_args
@@ -117,8 +117,11 @@ def test_two_features_keep_their_promises(crossing: Crossing) -> None:
 
 @settings.get_profile("served")
 @given(crossing=crossings(SERVED, LASTING), mode=st.sampled_from(MODES))
-def test_two_features_keep_their_promises_in_a_service(crossing: Crossing, mode: str) -> None:
-    assert new_faults(crossing, faults_of(crossing, run(crossing, mode))) == []
+def test_two_features_keep_their_promises_in_a_service(
+    new_engine: Callable[[], str], crossing: Crossing, mode: str
+) -> None:
+    record = run(crossing, mode, engine=new_engine())
+    assert new_faults(crossing, faults_of(crossing, record)) == []
 
 
 PAIRS = [*combinations(sorted(FEATURES), 2)]

@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -62,6 +62,7 @@ class Scene:
     crossing: Crossing
     mode: str
     table: Mapping[str, Feature]
+    engine: str = "embedded"
     saver: Any = None
     record: Record = field(init=False)
     world: World = field(init=False)
@@ -236,11 +237,13 @@ async def served(scene: Scene, protocol: str = "") -> None:
     with ExitStack() as stack:
         root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
         folder = stack.enter_context(TemporaryDirectory(dir=root, ignore_cleanup_errors=True))
-        service = stack.enter_context(Service(f"sqlite:///{folder}/desk.db"))
+        url = f"sqlite:///{folder}/desk.db"
+        service = stack.enter_context(closing(Service(url, engine=scene.engine)))
         try:
             service.add("desk", scene.agent(), asynchronous=scene.mode == "async")
         except SpecError as error:
             raise Refused(str(error)) from error
+        service.start()
         client = TestClient(create_app(service), "http://127.0.0.1", client=("127.0.0.1", 5000))
         for number in range(len(scene.crossing.talk)):
             message = scene.message(number)
@@ -298,9 +301,14 @@ SERVED: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
 """Ways in a service."""
 
 
-def run(crossing: Crossing, mode: str, table: Mapping[str, Feature] = FEATURES) -> Record:
-    """Run a crossing in one mode."""
-    scene, way = Scene(crossing, mode, table), {**WAYS, **SERVED}[crossing.way]
+def run(
+    crossing: Crossing,
+    mode: str,
+    table: Mapping[str, Feature] = FEATURES,
+    engine: str = "embedded",
+) -> Record:
+    """Run a crossing in one mode; a service has an engine."""
+    scene, way = Scene(crossing, mode, table, engine), {**WAYS, **SERVED}[crossing.way]
 
     async def stage() -> None:
         context = saver_of("" if crossing.way in SERVED else crossing.saver, mode)

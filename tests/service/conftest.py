@@ -57,12 +57,18 @@ temporal_server, restate_server = map(_engine_server, SERVERS)
 
 
 @pytest.fixture(params=["embedded", *(pytest.param(k, marks=pytest.mark.night) for k in SERVERS)])
-def engine(request: pytest.FixtureRequest) -> str:
-    """The URL of each engine in turn, for the processes of one service."""
+def new_engine(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Make URLs of each engine in turn, each for the processes of one service."""
     if request.param == "embedded":
-        return "embedded"
+        return lambda: "embedded"
     server: Server = request.getfixturevalue(f"{request.param}_server")
-    return server.url(f"t{uuid4().hex[:8]}")
+    return lambda: server.url(f"t{uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def engine(new_engine: Callable[[], str]) -> str:
+    """The URL of each engine in turn, for the processes of one service."""
+    return new_engine()
 
 
 KINDS = ["sqlite", "postgres"]
