@@ -23,6 +23,7 @@ from environments import ROOT, Environment, ok, outside, run
 from processes import exit_code, owned
 from servers import listening
 from service.databases import new_postgres, new_server
+from service.engines.servers import SERVERS, RestateServer, free_port
 
 DEPLOY = ROOT / "examples" / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
@@ -173,10 +174,41 @@ def container(
         assert exit_code(process) == 0
 
 
+READ = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())"
+
+
+@contextmanager
+def engine(kind: str, folder: Path) -> Iterator[dict[str, str]]:
+    """The variables of compose.KIND.yaml, for its server, which runs as that file says."""
+    services = load(f"compose.{kind}.yaml")["services"]
+    assert services["serve"] == services["worker"]
+    server, port = SERVERS[kind](folder), free_port()
+    if isinstance(server, RestateServer):
+        server.environment |= services[kind]["environment"]
+        ingress = f"127.0.0.1:{server.ingress}/shop?admin=http://127.0.0.1:{server.admin}&"
+        places = {"//restate:8080/shop?": f"//{ingress}", "//worker:": "//127.0.0.1:"}
+        places[":9080"] = f":{port}"
+    else:
+        server.command = services[kind]["command"]
+        places = {"//temporal:7233": f"//127.0.0.1:{server.port}"}
+    url = services["worker"]["environment"]["AGENT_FACTORY_ENGINE"]
+    for place, ours in places.items():
+        assert place in url
+        url = url.replace(place, ours)
+    try:
+        server.start()
+        yield {"AGENT_FACTORY_ENGINE": url}
+    finally:
+        server.kill()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "kind", ["embedded", *(pytest.param(k, marks=pytest.mark.night) for k in SERVERS)]
+)
 def test_the_image_and_its_services_work_without_docker(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, kind: str
 ) -> None:
     environment, app = image(tmp_path)
     given = COMPOSE["services"]["serve"]["environment"]
@@ -185,6 +217,8 @@ def test_the_image_and_its_services_work_without_docker(
         server = stack.enter_context(new_server(tmp_path_factory.mktemp("runtime")))
         values = {"SHOP_DATABASE": new_postgres(server), "SHOP_SECONDS": "0"}
         variables = {**dict.fromkeys(given, "s-1"), **values}
+        if kind != "embedded":
+            variables |= stack.enter_context(engine(kind, tmp_path / kind))
         url, health = (
             stack.enter_context(container(environment, app, service, variables))
             for service in ("serve", "worker")
@@ -192,6 +226,9 @@ def test_the_image_and_its_services_work_without_docker(
         smoke = (str(DEPLOY / "smoke.py"), url)
         sent = {"SHOP_API_KEY": "s-1", "METRICS_TOKEN": "s-1"}
         assert "40 euros were paid back" in ok(run(sys.executable, *smoke, cwd=app, **sent))
+        for address in (url, health):
+            ready = json.loads(ok(run(sys.executable, "-c", READ, f"{address}/ready", cwd=app)))
+            assert ready["engine"] == {"name": kind, "ready": True}
         # The check of the image holds for the worker, too, and fails where nothing listens.
         silent = stack.enter_context(socket.socket())
         silent.bind(("127.0.0.1", 0))

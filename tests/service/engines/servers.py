@@ -39,12 +39,14 @@ class TemporalServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port, self._processes = folder, free_port(), Processes()
+        self.command = ["server", "start-dev"]
 
     def start(self) -> None:
         """Start it, and return when it answers."""
         self.folder.mkdir(exist_ok=True)
-        words = f"server start-dev --headless --port {self.port} --log-level never --db-filename"
-        command = [Path(sys.executable).with_name("temporal"), *words.split(), self.folder / "db"]
+        binary, words = Path(sys.executable).with_name("temporal"), "--headless --log-level never"
+        places = ["--port", self.port, "--db-filename", self.folder / "db"]
+        command = [binary, *self.command, *words.split(), *places]
         self._processes.start(command, ready="Temporal Server:", stderr=subprocess.DEVNULL)
 
     def kill(self) -> None:
@@ -93,7 +95,7 @@ class RestateServer:
     def __init__(self, folder: Path) -> None:
         self.folder, self._processes, self.workers = folder, Processes(), dict[str, str]()
         self.ingress, self.admin, node = (free_port() for _ in range(3))
-        self._environment = {
+        self.environment = {
             "DO_NOT_TRACK": "1",
             "RESTATE_ADMIN__BIND_PORT": str(self.admin),
             "RESTATE_BIND_IP": "127.0.0.1",
@@ -111,7 +113,7 @@ class RestateServer:
             pytest.skip("The server comes from npm: npm ci --prefix tests/service/engines")
         self.folder.mkdir(exist_ok=True)
         command = [binaries[0], "--no-logo", "--listen-mode=tcp", "--base-dir", self.folder]
-        environment = {**os.environ, **self._environment}
+        environment = {**os.environ, **self.environment}
         with (self.folder / "server.log").open("ab") as log:
             self._processes.start(command, env=environment, stdout=log, stderr=log)
         until(self._answers)
