@@ -44,14 +44,10 @@ class Metrics:
         otel_meter = meter()
         name = "agent_factory.service"
         takeovers = "Jobs taken over from workers that have died"
+        edges: dict[str, Any] = {"explicit_bucket_boundaries_advisory": _BOUNDARIES}
         self._instruments = (
             otel_meter.create_counter(f"{name}.runs", "{run}", "Jobs that have ended"),
-            otel_meter.create_histogram(
-                f"{name}.run.duration",
-                "s",
-                "How long a job ran",
-                explicit_bucket_boundaries_advisory=_BOUNDARIES,
-            ),
+            otel_meter.create_histogram(f"{name}.run.duration", "s", "How long a job ran", **edges),
             otel_meter.create_counter(f"{name}.takeovers", "{run}", takeovers),
         )
         is_open = waits.c.decided_at.is_(None)

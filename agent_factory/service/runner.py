@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic, sleep
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, update
 
@@ -30,19 +30,6 @@ from agent_factory.state import storable_text
 T = TypeVar("T")
 
 
-class Step(Protocol):
-    """A slow part of a job: a thread or an event loop carries it out."""
-
-    def run(self) -> None:
-        """Carry it out in this thread."""
-
-    async def arun(self) -> None:
-        """Carry it out in this event loop."""
-
-
-Steps = Generator[Step, None, T]
-
-
 @dataclass(frozen=True, slots=True)
 class Pause:
     """A step that waits some seconds."""
@@ -56,6 +43,12 @@ class Pause:
     async def arun(self) -> None:
         """Wait in this event loop."""
         await asyncio.sleep(self.seconds)
+
+
+Step = RunAttempt | UndoAttempt | Pause
+"""A slow part of a job: a thread or an event loop carries it out."""
+
+Steps = Generator[Step, None, T]
 
 
 class Runner:

@@ -109,17 +109,14 @@ class ScheduledMessages:
             # Before the next time is stored: a process that dies in between has submitted the
             # message, and the next process submits the same message.
             with logged(_FAILURE, id, but=(DatabaseUnavailable,)):
-                self._submit_one(cron)
+                what = arguments_of(self._backend, cron)
+                if cron.assistant:
+                    self._tidy(cron, what["thread"])
+                webhook = what.pop("webhook", None)
+                run = self._submit(**what)
+                if webhook is not None:
+                    self._webhooks.add(run.id, webhook)
         database.write(update(schedules).where(unchanged).values(next_at=following))
-
-    def _submit_one(self, cron: Cron) -> None:
-        what = arguments_of(self._backend, cron)
-        if cron.assistant:
-            self._tidy(cron, what["thread"])
-        webhook = what.pop("webhook", None)
-        run = self._submit(**what)
-        if webhook is not None:
-            self._webhooks.add(run.id, webhook)
 
     def _tidy(self, cron: Cron, thread: str) -> None:
         """Delete the threads of a cron's earlier runs, if they are not kept.

@@ -31,11 +31,15 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
-# The prefix keeps a table such as service_threads apart from the tables of the product.
 metadata = MetaData()
 
 # SQLite counts up only in a column of the type INTEGER.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _table(name: str, *parts: Any) -> Table:
+    # The prefix keeps a table such as service_threads apart from the tables of the product.
+    return Table(f"service_{name}", metadata, *parts)
 
 
 def _columns(kind: Any, *names: str, **options: Any) -> list[Column[Any]]:
@@ -66,9 +70,8 @@ def _postgres_clock(_: object, __: object, **___: object) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
 
 
-threads = Table(
-    "service_threads",
-    metadata,
+threads = _table(
+    "threads",
     Column("thread_id", String, primary_key=True),
     *_columns(String, "tenant", "agent"),
     Column("status", String, nullable=False),  # idle, queued, running, waiting, failed
@@ -93,9 +96,8 @@ _partial_index(
     "service_threads_due", threads.c.status == "queued", threads.c.priority.desc(), threads.c.turn
 )
 
-waits = Table(
-    "service_waits",
-    metadata,
+waits = _table(
+    "waits",
     Column("wait_id", String, primary_key=True),
     *_columns(String, "thread_id", "tenant", "agent", "run"),
     Column("job", String, nullable=False),  # that led here: its waits are decided together
@@ -121,21 +123,16 @@ waits = Table(
     Column("notice_attempts", Integer, nullable=False, server_default="0"),
 )
 Index("service_waits_thread", waits.c.thread_id)
-_has_deadline = waits.c.decided_at.is_(None) & waits.c.deadline.is_not(None)
+_is_open = waits.c.decided_at.is_(None)
+_has_deadline = _is_open & waits.c.deadline.is_not(None)
 _partial_index("service_waits_deadline", _has_deadline, waits.c.deadline)
 _partial_index("service_waits_notice", waits.c.notice_due.is_not(None), waits.c.notice_due)
 # Without decided waits, which are kept and grow in number.
-_partial_index(
-    "service_waits_open",
-    waits.c.decided_at.is_(None),
-    waits.c.tenant,
-    waits.c.priority.desc(),
-    waits.c.created_at,
-)
+_by_urgency = (waits.c.tenant, waits.c.priority.desc(), waits.c.created_at)
+_partial_index("service_waits_open", _is_open, *_by_urgency)
 
-runs = Table(
-    "service_runs",
-    metadata,
+runs = _table(
+    "runs",
     Column("seq", _Serial, primary_key=True, autoincrement=True),
     Column("run_id", String, nullable=False, unique=True),
     Column("thread_id", String, nullable=False, index=True),
@@ -160,9 +157,8 @@ runs = Table(
     Index("service_runs_newest", "tenant", "seq"),  # the list of runs begins with the newest
 )
 
-approvals = Table(  # the fields of a StandingApproval, and the thread in which it was given
-    "service_approvals",
-    metadata,
+approvals = _table(  # the fields of a StandingApproval, and the thread in which it was given
+    "approvals",
     Column("id", String, primary_key=True),
     *_columns(String, "tenant", "agent", "tool", "schema"),
     Column("args", JSON, nullable=False),
@@ -178,9 +174,8 @@ approvals = Table(  # the fields of a StandingApproval, and the thread in which 
     Index("service_approvals_tool", "tenant", "agent", "tool"),
 )
 
-audit = Table(  # agent_factory.service.audit alone writes to it
-    "service_audit",
-    metadata,
+audit = _table(  # agent_factory.service.audit alone writes to it
+    "audit",
     Column("id", _Serial, primary_key=True, autoincrement=True),
     Column("at", Float, nullable=False),
     *_columns(String, "tenant", "thread_id"),
@@ -216,9 +211,8 @@ def _make_append_only(_: Table, connection: Connection, **__: object) -> None:
         connection.exec_driver_sql(statement)
 
 
-schedules = Table(  # the fields of a Cron; a schedule of the product has no assistant
-    "service_schedules",
-    metadata,
+schedules = _table(  # the fields of a Cron; a schedule of the product has no assistant
+    "schedules",
     Column("id", String, primary_key=True),  # the name of a schedule
     Column("tenant", String, nullable=False, index=True),
     *_columns(String, "agent", "assistant"),
@@ -233,9 +227,8 @@ schedules = Table(  # the fields of a Cron; a schedule of the product has no ass
     Column("next_at", Float, index=True),  # workers look for it
 )
 
-limits = Table(  # of tenants
-    "service_limits",
-    metadata,
+limits = _table(  # of tenants
+    "limits",
     Column("tenant", String, primary_key=True),
     Column("concurrency", Integer),
     Column("per_minute", Integer),
@@ -257,9 +250,8 @@ AMOUNTS = ("usd", "input_tokens", "output_tokens", "seconds", "turns", "tool_cal
 LIMIT_NAMES = (*AMOUNTS, "total_tokens")
 """The amounts that can be limited: the fields of Limits."""
 
-ledger = Table(
-    "service_ledger",
-    metadata,
+ledger = _table(
+    "ledger",
     Column("scope", String, primary_key=True),
     Column("per", String, primary_key=True),  # "", or such as "day Europe/Berlin"
     Column("ends", Float, nullable=False),  # when spending starts from 0 again; infinity if never
@@ -268,9 +260,8 @@ ledger = Table(
     *_amounts("_raised", *LIMIT_NAMES),  # additions to the limits
 )
 
-reservations = Table(
-    "service_reservations",
-    metadata,
+reservations = _table(
+    "reservations",
     Column("id", String, primary_key=True),
     *_columns(String, "scope", "per"),
     Column("owner", String),  # the worker; none for another process, which has no heartbeat
@@ -278,16 +269,14 @@ reservations = Table(
     *_amounts("", *AMOUNTS),
 )
 
-breakdown = Table(  # spent amounts of a scope, by agent and part
-    "service_ledger_breakdown",
-    metadata,
+breakdown = _table(  # spent amounts of a scope, by agent and part
+    "ledger_breakdown",
     *_columns(String, "scope", "per", "agent", "part", primary_key=True),
     *_amounts("", *AMOUNTS),
 )
 
-effects = Table(  # the fields of an Effect, in their order
-    "service_effects",
-    metadata,
+effects = _table(  # the fields of an Effect, in their order
+    "effects",
     Column("number", _Serial, primary_key=True, autoincrement=True),
     Column("key", String, nullable=False, unique=True),
     Column("run", String, nullable=False, index=True),
@@ -297,15 +286,13 @@ effects = Table(  # the fields of an Effect, in their order
     Column("result_data", LargeBinary),
 )
 
-questions = Table(  # interrupts that a job has raised: its decisions about these are used
-    "service_questions",
-    metadata,
+questions = _table(  # interrupts that a job has raised: its decisions about these are used
+    "questions",
     *_columns(String, "thread_id", "job", "interrupt_id", primary_key=True),
 )
 
-events = Table(
-    "service_events",
-    metadata,
+events = _table(
+    "events",
     Column("id", _Serial, primary_key=True, autoincrement=True),
     Column("job", String, nullable=False),
     Column("data", LargeBinary, nullable=False),
@@ -313,9 +300,8 @@ events = Table(
     Index("service_events_job", "job", "id"),
 )
 
-background_jobs = Table(  # background work of a worker for a thread
-    "service_background_jobs",
-    metadata,
+background_jobs = _table(  # background work of a worker for a thread
+    "background_jobs",
     Column("id", String, primary_key=True),
     Column("thread_id", String, nullable=False, index=True),
     Column("run", String, nullable=False),  # the run that began it
@@ -328,26 +314,23 @@ background_jobs = Table(  # background work of a worker for a thread
     Column("handovers", Integer, nullable=False, server_default="0"),
 )
 
-workers = Table(
-    "service_workers",
-    metadata,
+workers = _table(
+    "workers",
     Column("id", String, primary_key=True),
     Column("beat", Float, nullable=False),
     Column("draining", Boolean, nullable=False),
     Column("detail", Text, nullable=False),  # JSON: host, process, slots, tables, agents
 )
 
-assistants = Table(  # agents under an id of their tenant, with settings
-    "service_assistants",
-    metadata,
+assistants = _table(  # agents under an id of their tenant, with settings
+    "assistants",
     *_columns(String, "tenant", "assistant_id", primary_key=True),
     Column("version", Integer, nullable=False),  # of runs
     *_columns(Float, "created_at", "updated_at"),
 )
 
-assistant_versions = Table(
-    "service_assistant_versions",
-    metadata,
+assistant_versions = _table(
+    "assistant_versions",
     *_columns(String, "tenant", "assistant_id", primary_key=True),
     Column("version", Integer, primary_key=True),
     *_columns(String, "agent", "name"),
@@ -356,9 +339,8 @@ assistant_versions = Table(
     Column("created_at", Float, nullable=False),
 )
 
-webhooks = Table(  # requests that a server makes when a run ends or pauses
-    "service_webhooks",
-    metadata,
+webhooks = _table(  # requests that a server makes when a run ends or pauses
+    "webhooks",
     Column("id", String, primary_key=True),
     Column("run_id", String, nullable=False, index=True),
     Column("url", String, nullable=False),
@@ -367,18 +349,12 @@ webhooks = Table(  # requests that a server makes when a run ends or pauses
     Column("created_at", Float, nullable=False),
 )
 
-rates = Table(  # of requests
-    "service_request_rates",
-    metadata,
+rates = _table(  # of requests
+    "request_rates",
     # A digest: the names of principals and their addresses are not stored.
     Column("key", String, primary_key=True),
     Column("full_at", Float, nullable=False, index=True),  # when a whole minute may come again
 )
 
-CHECKPOINTS = table(  # of LangGraph's savers, on SQLite and on Postgres
-    "checkpoints",
-    column("thread_id"),
-    column("checkpoint_ns"),
-    column("checkpoint_id"),
-    column("parent_checkpoint_id"),
-)
+_OF_CHECKPOINTS = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id")
+CHECKPOINTS = table("checkpoints", *map(column, _OF_CHECKPOINTS))  # of LangGraph's savers

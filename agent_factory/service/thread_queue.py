@@ -41,12 +41,10 @@ _QUESTION_CHARACTERS = 1000
 # SQLAlchemy takes longer to build a statement than SQLite to carry it out: built once.
 _THREAD = select(threads).where(threads.c.thread_id == bindparam("id"))
 _LOCKED, _UNLOCKED = _THREAD.with_for_update(), _THREAD.with_for_update(skip_locked=True)
-_QUEUED_RUN = (
-    update(runs)
-    .where(runs.c.run_id == bindparam("id"))
-    .values(status="queued", job=bindparam("its_job"), decision=bindparam("its_decision"))
-)
 _END_RUN = update(runs).where(runs.c.run_id == bindparam("id"))
+_QUEUED_RUN = _END_RUN.values(
+    status="queued", job=bindparam("its_job"), decision=bindparam("its_decision")
+)
 _FOLLOWING = (
     select(runs.c.run_id, runs.c.payload)
     .where(runs.c.thread_id == bindparam("id"), runs.c.job.is_(None), runs.c.status == "queued")
@@ -109,42 +107,28 @@ _BEGIN = (
     .values(status="running", started_at=func.coalesce(runs.c.started_at, clock()))
     .returning(runs)
 )
-_NEXT = (
-    update(threads)
-    .where(threads.c.thread_id == bindparam("id"))
-    .values(
-        jobs=threads.c.jobs + 1,
-        run=bindparam("its_run"),
-        agent=bindparam("its_agent"),
-        priority=bindparam("its_priority"),
-        due=bindparam("begins_at", type_=threads.c.due.type),
-        turn=select(runs.c.seq).where(runs.c.run_id == bindparam("its_run")).scalar_subquery(),
-    )
+_CHANGE = update(threads).where(threads.c.thread_id == bindparam("id"))
+_NEXT = _CHANGE.values(
+    jobs=threads.c.jobs + 1,
+    run=bindparam("its_run"),
+    agent=bindparam("its_agent"),
+    priority=bindparam("its_priority"),
+    due=bindparam("begins_at", type_=threads.c.due.type),
+    turn=select(runs.c.seq).where(runs.c.run_id == bindparam("its_run")).scalar_subquery(),
 )
 _DELAY = func.coalesce(threads.c.due - clock(), 0.0).label("delay")
 _QUEUE = _NEXT.values(status="queued", updated_at=clock()).returning(threads.c.jobs, _DELAY)
-_REFS = select(
-    runs.c.job,
-    threads.c.thread_id,
-    threads.c.tenant,
-    threads.c.agent,
-    threads.c.priority,
-    _DELAY,
-    threads.c.turn,
-).join(runs, runs.c.run_id == threads.c.run)
+_REF = threads.c["thread_id", "tenant", "agent", "priority"]
+_REFS = select(runs.c.job, *_REF, _DELAY, threads.c.turn)
+_REFS = _REFS.join(runs, runs.c.run_id == threads.c.run)
 _TAKE_NEXT = _NEXT.values(_TAKEN)
-_END = (
-    update(threads)
-    .where(threads.c.thread_id == bindparam("id"))
-    .values(
-        status=bindparam("its_status"),
-        error=bindparam("its_error"),
-        plan=func.coalesce(bindparam("its_plan"), threads.c.plan),
-        owner=None,
-        updated_at=clock(),
-    )
-    .returning(_FOLLOWING.with_only_columns(runs.c.payload).scalar_subquery())
-)
+_END = _CHANGE.values(
+    status=bindparam("its_status"),
+    error=bindparam("its_error"),
+    plan=func.coalesce(bindparam("its_plan"), threads.c.plan),
+    owner=None,
+    updated_at=clock(),
+).returning(_FOLLOWING.with_only_columns(runs.c.payload).scalar_subquery())
 
 
 def lock_thread(

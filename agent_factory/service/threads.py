@@ -188,11 +188,8 @@ def change_state(
     with backend.database.begin() as connection:
         row = locked_thread(connection, thread, tenant)
         if row.status in ("queued", "running"):
-            raise ThreadBusy(
-                f"thread {thread!r}",
-                f"is {row.status}.",
-                "Change its state when its run has ended, or cancel the run first.",
-            )
+            hint = "Change its state when its run has ended, or cancel the run first."
+            raise ThreadBusy(f"thread {thread!r}", f"is {row.status}.", hint)
         lease = take_lease(connection, thread)
         nodes = [write.as_node for writes in supersteps for write in writes]
         detail = {"as_node": nodes[0] if len(nodes) == 1 else nodes}

@@ -31,16 +31,11 @@ def check_versions(*, sqlite: bool) -> None:
         reason = f"needs {package} {STORES_SINCE} or newer, which is not installed."
         raise ServiceError("the store", reason, f"Run {install(extra)}.") from None
     if Version(installed) < STORES_SINCE:
-        raise ServiceError(
-            "the store",
-            f"needs {package} {STORES_SINCE} or newer, got {installed}, which returns items of "
-            "one tenant to others.",
-            f"Run pip install '{package}>={STORES_SINCE}'.",
-        )
+        mixes = f"got {installed}, which returns items of one tenant to others."
+        hint = f"Run pip install '{package}>={STORES_SINCE}'."
+        raise ServiceError("the store", f"needs {package} {STORES_SINCE} or newer, {mixes}", hint)
     if sqlite and sqlite3.sqlite_version_info < SQLITE_SINCE:
-        raise ServiceError(
-            "SQLite",
-            f"must be {'.'.join(map(str, SQLITE_SINCE))} or newer, got {sqlite3.sqlite_version}, "
-            "to which this Python is linked.",
-            "Use a Python with a newer SQLite, or Postgres.",
-        )
+        needed = ".".join(map(str, SQLITE_SINCE))
+        found = f"got {sqlite3.sqlite_version}, to which this Python is linked."
+        hint = "Use a Python with a newer SQLite, or Postgres."
+        raise ServiceError("SQLite", f"must be {needed} or newer, {found}", hint)
