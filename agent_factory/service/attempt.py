@@ -61,15 +61,10 @@ class RunAttempt:
     """
 
     def __init__(
-        self,
-        backend: Backend,
-        agent: RegisteredAgent,
-        claim: Claim,
-        work: ThreadJob,
-        usage: UsageHandler,
-        worker: str,
+        self, backend: Backend, claim: Claim, work: ThreadJob, usage: UsageHandler, worker: str
     ) -> None:
-        self._backend, self._agent, self._claim, self._work = backend, agent, claim, work
+        self._backend, self._claim, self._work = backend, claim, work
+        agent = self._agent = backend.agent(work.agent)
         self._usage, self._worker, database, lease = usage, worker, backend.database, claim.lease
         message = work if isinstance(work, MessageJob) else message_of(claim.run)
         self._mailbox = SharedMailbox(database, backend.signals, lease, message)
@@ -96,10 +91,8 @@ class RunAttempt:
             "callbacks": [Fence(database, lease), usage, *backend.callbacks],
         }
         modes = (getattr(work, "stream", None), message.stream, agent.stream)
-        self._recorder = Recorder(
-            backend.log, claim.job, agent, next(mode for mode in modes if mode is not None),
-            subgraphs=message.subgraphs,
-        )  # fmt: skip
+        chosen = next(mode for mode in modes if mode is not None)
+        self._recorder = Recorder(backend.log, claim.job, agent, chosen, message.subgraphs)
         self._options: dict[str, object] = {
             "durability": "sync",  # an answer of the model is stored before its tools run
             "stream_mode": self._recorder.all_modes,
@@ -330,13 +323,7 @@ class Recorder:
     """Records the parts of a run's stream as events, and keeps the values of the output."""
 
     def __init__(
-        self,
-        log: EventLog,
-        job: str,
-        agent: RegisteredAgent,
-        modes: Sequence[str],
-        *,
-        subgraphs: bool,
+        self, log: EventLog, job: str, agent: RegisteredAgent, modes: Sequence[str], subgraphs: bool
     ) -> None:
         self._log, self._job, self._agent = log, job, agent
         self._modes, self._subgraphs = {*modes}, subgraphs
@@ -380,10 +367,9 @@ class Recorder:
 class UndoAttempt:
     """One attempt to undo the effects of a run that was ended."""
 
-    def __init__(
-        self, backend: Backend, agent: RegisteredAgent, claim: Claim, work: UndoJob
-    ) -> None:
-        self._backend, self._agent, self._claim, self._work = backend, agent, claim, work
+    def __init__(self, backend: Backend, claim: Claim, work: UndoJob) -> None:
+        self._backend, self._claim, self._work = backend, claim, work
+        self._agent = backend.agent(work.agent)
         self._effects = SharedEffects(backend.database, claim.lease)
         self._report: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
 

@@ -83,12 +83,7 @@ def entry_hash(before: str, entry: Mapping[str, object]) -> str:
 
 
 def append_entry(
-    database: Database,
-    connection: Connection,
-    row: Row[Any],
-    who: str,
-    what: str,
-    detail: object = None,
+    database: Database, connection: Connection, row: Row[Any], who: str, what: str, detail: object
 ) -> None:
     """Add an entry about the row of a thread, a wait or an approval, alone for the thread."""
     # An approval has the thread of its decision, which may be deleted, or of another tenant by now.

@@ -179,7 +179,7 @@ class Inbox:
             AlreadyDecided: The wait is decided.
             ClaimedByOther: Somebody else has claimed the wait.
         """
-        return self._claim(wait_id, by, self._database.now + seconds, by, "claim")
+        return self._claim(wait_id, by, self._database.now + seconds, "claim")
 
     def release(self, wait_id: str, *, by: str) -> Wait:
         """Give a claim back.
@@ -189,16 +189,9 @@ class Inbox:
             AlreadyDecided: The wait is decided.
             ClaimedByOther: Somebody else has claimed the wait.
         """
-        return self._claim(wait_id, by, None, None, "release")
+        return self._claim(wait_id, by, None, "release")
 
-    def _claim(
-        self,
-        wait_id: str,
-        by: str,
-        until: ColumnElement[float] | None,
-        owner: str | None,
-        what: str,
-    ) -> Wait:
+    def _claim(self, wait_id: str, by: str, until: ColumnElement[float] | None, what: str) -> Wait:
         # Before the transaction: `may_decide` is code of the product, and may be slow.
         self._check_right(self.get(wait_id), by)
         with self._database.begin() as connection:
@@ -206,6 +199,7 @@ class Inbox:
             if row.decided_at is not None:
                 raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
             this = update(waits).where(waits.c.wait_id == wait_id)
+            owner = None if until is None else by
             connection.execute(this.values(claimed_by=owner, claimed_until=until))
             self._queue.record(connection, row, by, what)
         return self.get(wait_id)

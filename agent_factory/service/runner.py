@@ -142,9 +142,9 @@ class Runner:
             logger.warning(text, agent.name, work.thread)
         attempt: RunAttempt | UndoAttempt
         if isinstance(work, UndoJob):
-            attempt = UndoAttempt(self._backend, agent, claim, work)
+            attempt = UndoAttempt(self._backend, claim, work)
         else:
-            attempt = RunAttempt(self._backend, agent, claim, work, usage, self._worker())
+            attempt = RunAttempt(self._backend, claim, work, usage, self._worker())
         step = attempt.start()
         if step is not None:
             yield step

@@ -108,18 +108,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
             number_after(found.checkpoint["id"])
         return None if found is None else _copied(found)
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first."""
         self.flush()
         with aborting(), self.database.read() as connection:
-            yield from self._on(connection).list(config, filter=filter, before=before, limit=limit)
+            yield from self._on(connection).list(config, **options)
 
     def before(self, thread: str, run: str) -> CheckpointTuple | None:
         """The newest checkpoint of a thread that another run has stored."""

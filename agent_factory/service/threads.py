@@ -222,7 +222,8 @@ def change_state(
                 lease.check(connection)
                 if waiting_for:
                     backend.queue.withdraw(connection, row, by)
-                    ask_again(connection, backend, row, waiting_for, changed)
+                    at = changed["configurable"]["checkpoint_id"]
+                    ask_again(connection, backend, row, waiting_for, at)
                 else:
                     backend.queue.end_run(connection, row, by)
     return changed
@@ -232,14 +233,14 @@ def ask_again(
     connection: Connection,
     backend: Backend,
     thread: Row[Any],
-    waiting_for: Pending,
-    place: RunnableConfig,
+    asked: Pending,
+    checkpoint: str,
 ) -> None:
     """Write the waits of a thread at a checkpoint that no run has stored."""
-    agent, checkpoint = backend.agent(thread.agent), place["configurable"]["checkpoint_id"]
+    agent = backend.agent(thread.agent)
     stop = {"job": checkpoint, "checkpoint_id": checkpoint}
     work = ThreadJob.for_run(thread)
-    write_waits(connection, backend.database, agent, work, waiting_for, stop)
+    write_waits(connection, backend.database, agent, work, asked, stop)
 
 
 @contextmanager
@@ -321,7 +322,7 @@ def copy_thread(
         connection.execute(insert(runs).values(values))
         statement = update(threads).where(threads.c.thread_id == copy).values(run=run)
         new = connection.execute(statement.returning(threads)).one()
-        ask_again(connection, backend, new, waiting_for, place)
+        ask_again(connection, backend, new, waiting_for, place["configurable"]["checkpoint_id"])
         return ThreadInfo.of(locked_thread(connection, copy, None))
 
 

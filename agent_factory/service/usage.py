@@ -46,18 +46,13 @@ class UsageHandler(BaseCallbackHandler):
         self._steps: list[Step] = []
 
     def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: object,
-        *,
-        run_id: object,
-        metadata: dict[str, Any] | None = None,
-        **_: object,
+        self, serialized: dict[str, Any], messages: object, *, run_id: object, **facts: Any
     ) -> None:
         """Remember which model is called, and when."""
-        details, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
+        details, name = facts.get("metadata") or {}, (serialized or {}).get("name")
         # LangChain's models name themselves in the metadata for tracers.
-        model = ModelName(details.get("ls_model_name") or name, details.get("ls_provider"))
+        name = details.get("ls_model_name") or name or "a chat model"
+        model = ModelName(name, details.get("ls_provider"))
         self._begun[run_id] = model, time.time(), ""
 
     def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
@@ -91,17 +86,11 @@ class UsageHandler(BaseCallbackHandler):
         self._end("model", run_id, error=error_text(error))
 
     def on_tool_start(
-        self,
-        serialized: dict[str, Any],
-        input_str: str,
-        *,
-        run_id: object,
-        tool_call_id: str | None = None,
-        **_: object,
+        self, serialized: dict[str, Any], input_str: str, *, run_id: object, **facts: Any
     ) -> None:
         """Remember which tool is called, and when."""
         name = ModelName((serialized or {}).get("name") or "a tool", None)
-        self._begun[run_id] = name, time.time(), tool_call_id or ""
+        self._begun[run_id] = name, time.time(), facts.get("tool_call_id") or ""
 
     def on_tool_end(self, output: Any, *, run_id: object, **_: object) -> None:
         """Note a call of a tool."""
