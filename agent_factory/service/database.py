@@ -49,13 +49,7 @@ from tenacity.retry import retry_base
 from agent_factory.errors import ArgumentError, require
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
 from agent_factory.service.metadata_search import contains_text
-from agent_factory.service.migrations import (
-    Report,
-    Upgrade,
-    create_tables,
-    take_step,
-    upgrade_of,
-)
+from agent_factory.service.migrations import Report, Upgrade, create_tables, take_step, upgrade_of
 from agent_factory.service.rows import logger
 from agent_factory.service.tables import clock
 from agent_factory.service.versions import check_versions

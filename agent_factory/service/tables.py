@@ -287,8 +287,7 @@ effects = _table(  # the fields of an Effect, in their order
 )
 
 questions = _table(  # interrupts that a job has raised: its decisions about these are used
-    "questions",
-    *_columns(String, "thread_id", "job", "interrupt_id", primary_key=True),
+    "questions", *_columns(String, "thread_id", "job", "interrupt_id", primary_key=True)
 )
 
 events = _table(

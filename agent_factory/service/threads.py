@@ -230,11 +230,7 @@ def change_state(
 
 
 def ask_again(
-    connection: Connection,
-    backend: Backend,
-    thread: Row[Any],
-    asked: Pending,
-    checkpoint: str,
+    connection: Connection, backend: Backend, thread: Row[Any], asked: Pending, checkpoint: str
 ) -> None:
     """Write the waits of a thread at a checkpoint that no run has stored."""
     agent = backend.agent(thread.agent)
