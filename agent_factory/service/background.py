@@ -304,12 +304,8 @@ def _send(
         row = lock_thread(connection, thread, skip_locked=skip_locked)
         if row is None:
             return False
-        taken = (
-            delete(background_jobs)
-            .where(background_jobs.c.id == id, background_jobs.c.attempt == attempt)
-            .returning(background_jobs.c.run)
-        )
-        run_id = connection.execute(taken).scalar()
+        taken = delete(background_jobs).filter_by(id=id, attempt=attempt)
+        run_id = connection.execute(taken.returning(background_jobs.c.run)).scalar()
         run = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
         # The record of a run can be deleted, and its jobs with it.
         if run is None:

@@ -146,7 +146,6 @@ class ServiceThreads:
         """
         check_choice("sort_by", sort_by, get_args(ThreadSort))
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        check_json("metadata", metadata)
         sorted_by = threads.c[sort_by]
         order = sorted_by.desc() if descending else sorted_by
         query = found_threads(self._database, filters, metadata or {}, text, archived)
@@ -166,7 +165,6 @@ class ServiceThreads:
     ) -> int:
         """Count the threads of `search` without a limit."""
         filters = {"tenant": tenant, "thread_id": ids, "status": status, "agent": agent}
-        check_json("metadata", metadata)
         query = found_threads(self._database, filters, metadata or {}, text, archived)
         (number,) = self._database.values(select(func.count()).select_from(query.subquery()))
         return int(number)

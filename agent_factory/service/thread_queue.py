@@ -521,13 +521,9 @@ class ThreadQueue:
 
     def withdraw(self, connection: Connection, row: Row[Any], by: str) -> None:
         """Withdraw the open waits of a thread, with entries in the audit."""
-        open_waits = connection.execute(
-            update(waits)
-            .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
-            .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
-            .returning(waits)
-        ).all()
-        for wait in open_waits:
+        open_waits = update(waits).filter_by(thread_id=row.thread_id, decided_at=None)
+        end = {"decided_at": self._database.now, "decided_by": by, "decision": '{"type": "cancel"}'}
+        for wait in connection.execute(open_waits.values(end).returning(waits)).all():
             call = {"tool": wait.tool, "args": json.loads(wait.args)}
             self.record(connection, wait, by, "withdraw", call)
 

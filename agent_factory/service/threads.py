@@ -56,6 +56,7 @@ from agent_factory.service.tables import (
 )
 from agent_factory.service.thread_queue import BUSY, lock_thread
 from agent_factory.service.waits import write_waits
+from agent_factory.state import check_json
 from agent_factory.types import Graph
 
 _LONGEST_ID = 255  # an index of Postgres takes 2,700 bytes
@@ -112,6 +113,7 @@ def found_threads(
     archived: bool | None = None,
 ) -> Select[Any]:
     """A query for threads, with filters by columns, as `ServiceThreads.search` has them."""
+    check_json("metadata", metadata)
     query = select(threads)
     by_id = filters.get("thread_id") is not None
     for name, choice in filters.items():
