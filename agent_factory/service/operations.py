@@ -16,7 +16,6 @@ from agent_factory.service.engines.engine import Engine, Outcome, engine_of
 from agent_factory.service.migrations import Upgrade
 from agent_factory.service.notices import NoticeQueue, OnWait, sender
 from agent_factory.service.rows import having
-from agent_factory.service.run import Run
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.tables import workers
 from agent_factory.service.upkeep import forget, reindex
@@ -34,15 +33,14 @@ class Operations:
     [False]
     """
 
-    def __init__(
-        self, backend: Backend, on_wait: OnWait | None, submit: Callable[..., Run]
-    ) -> None:
+    _scheduled_messages: ScheduledMessages
+
+    def __init__(self, backend: Backend, on_wait: OnWait | None) -> None:
         self._backend = backend
         self._worker: Worker | None = None
         self._on_wait, self._notices = on_wait, NoticeQueue(backend)
         self.webhooks = WebhookQueue(backend)
         """Requests that a server makes when runs end or pause."""
-        self._scheduled_messages = ScheduledMessages(backend, self.webhooks, submit)
 
     # Workers
 

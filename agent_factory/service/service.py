@@ -42,7 +42,7 @@ from agent_factory.service.resume import decisions_of, whole_decision
 from agent_factory.service.rows import must_exist, read_row
 from agent_factory.service.run import Run
 from agent_factory.service.saver import FencedSaver
-from agent_factory.service.scheduled_messages import check_cron
+from agent_factory.service.scheduled_messages import ScheduledMessages, check_cron
 from agent_factory.service.schedules import Cron, Schedule, write_cron
 from agent_factory.service.service_threads import ServiceThreads
 from agent_factory.service.store import TenantStore
@@ -95,7 +95,8 @@ class Service(Operations):
         engine: Engine | str | None = None,
     ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
-        super().__init__(Backend(database, callbacks, pace, engine), on_wait, self.submit)
+        super().__init__(Backend(database, callbacks, pace, engine), on_wait)
+        self._scheduled_messages = ScheduledMessages(self._backend, self.webhooks, self.submit)
         self._request_rates = RequestRates(database)
         self.threads = ServiceThreads(self._backend)
         """The threads: their metadata, states and runs."""
