@@ -109,9 +109,10 @@ def pace() -> Pace:
 
 
 @pytest.fixture
-def service(url: str, pace: Pace) -> Iterator[Service]:
+def service(request: pytest.FixtureRequest, url: str, pace: Pace) -> Iterator[Service]:
     """A service whose worker a test starts with `service.start()`."""
-    with closing(Service(url, pace=pace)) as service:
+    engine = request.getfixturevalue("engine") if "engine" in request.fixturenames else None
+    with closing(Service(url, pace=pace, engine=engine)) as service:
         yield service
 
 

@@ -44,6 +44,7 @@ from service.stored import Tables, backend_of
 from waiting import auntil, until
 
 WAIT = 60.0
+over_engines = pytest.mark.usefixtures("engine")
 
 
 def echo() -> Any:
@@ -410,6 +411,7 @@ def test_limits_keep_nobody_else_waiting(service: Service, backend: Backend) -> 
     assert take(10) == ["acme-2"]
 
 
+@over_engines
 def test_an_error_whose_text_cannot_be_stored_ends_its_run(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -430,6 +432,7 @@ def test_an_error_whose_text_cannot_be_stored_ends_its_run(
 
 
 @pytest.mark.parametrize("value", [2**70, threading.Lock()], ids=["integer", "lock"])
+@over_engines
 def test_an_event_that_cannot_be_stored_is_the_error_of_its_run(
     service: Service, value: object
 ) -> None:
@@ -568,6 +571,7 @@ ONLY_ASYNC: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("part", ONLY_ASYNC)
+@over_engines
 def test_an_agent_that_can_only_run_async_does(service: Service, part: str) -> None:
     agent = create_agent(calling("look", city="Rome"), **ONLY_ASYNC[part])
     with pytest.raises(ArgumentError, match="is False, and this agent can only run async"):
@@ -581,6 +585,7 @@ def test_an_agent_that_can_only_run_async_does(service: Service, part: str) -> N
         service.add("neither", neither)
 
 
+@over_engines
 def test_an_agent_inside_counts(service: Service) -> None:
     graph = StateGraph(MessagesState)
     graph.add_node("asks", create_agent(calling("look", city="Rome"), **ONLY_ASYNC["tool"]))
