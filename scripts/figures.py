@@ -121,7 +121,7 @@ GOALS_OF_LINES = {
     "review": (2844, 3622),
     "runtime": (5926, 6970),
     "serve": (10613, 11675),
-    "service": (10900, 12573),
+    "service": (10900, 12572),
     "state": (1476, 1625),
     "structured_output": (986, 1177),
     "telemetry": (832, 790),

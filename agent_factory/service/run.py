@@ -372,8 +372,7 @@ class Run:
             if thread.run == run_id:
                 following = queue.following(connection, self.thread_id)
                 if goes_back and following is not None:
-                    # The next message would begin before this process could go back, so it does it
-                    # itself.
+                    # Its message begins before this process could go back: it does it itself.
                     job = read_job(following.payload)
                     if isinstance(job, MessageJob):
                         text = replace(job, rollback=run_id).to_text()
@@ -385,8 +384,8 @@ class Run:
                 if goes_back and following is None:
                     lease = take_lease(connection, self.thread_id)
             else:
-                statement = update(runs).where(runs.c.run_id == self.id)
-                connection.execute(statement.values(status="cancelled"))
+                this = update(runs).where(runs.c.run_id == self.id)
+                connection.execute(this.values(status="cancelled"))
                 queue.record(connection, run, by, "cancel")
                 queue.send_end(connection)
         return None if lease is None else (thread, lease)

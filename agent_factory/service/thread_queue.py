@@ -23,6 +23,7 @@ from agent_factory.service.engines.engine import Engine, JobRef, Outcome
 from agent_factory.service.errors import LeaseLost
 from agent_factory.service.jobs import DecisionJob, MessageJob, ThreadJob, UndoJob, read_job
 from agent_factory.service.leases import Lease, take_lease
+from agent_factory.service.rows import logged
 from agent_factory.service.signals import Signals
 from agent_factory.service.tables import clock, limits, runs, threads, waits, workers
 from agent_factory.state import storable_text
@@ -231,7 +232,9 @@ class ThreadQueue:
     """
 
     def __init__(self, database: Database, signals: Signals, engine: Engine) -> None:
-        self._database, self._signals, self._engine = database, signals, engine
+        self._database, self._signals = database, signals
+        careful = logged("The engine %s did not take an order.", engine.name)
+        self._start, self._cancel = careful(engine.start), careful(engine.cancel)
         new = database.insert(threads)
         self.insert_thread = (
             new.values(status="idle", created_at=clock(), updated_at=clock())
@@ -294,7 +297,7 @@ class ThreadQueue:
     def _give_out(self, connection: Connection, jobs: Iterable[JobRef]) -> None:
         """Let the engine and the processes of the database know jobs, once they are committed."""
         for job in jobs:
-            self._database.after_commit(partial(self._engine.start, job))
+            self._database.after_commit(partial(self._start, job))
         self._signals.send(connection, {"jobs": ()})
 
     def give_out_again(self, after: int, most: int) -> int:
@@ -302,7 +305,7 @@ class ThreadQueue:
         query = _REFS.where(threads.c.status == "queued", threads.c.turn > after)
         rows = self._database.rows(query.order_by(threads.c.turn).limit(most))
         for row in rows:
-            self._engine.start(JobRef(*row[:-1]))
+            self._start(JobRef(*row[:-1]))
         return rows[-1].turn if len(rows) == most else 0
 
     def add_run(self, connection: Connection, work: ThreadJob, **values: object) -> bool:
@@ -505,7 +508,7 @@ class ThreadQueue:
         """
         self.withdraw(connection, row, by)
         for ended in connection.execute(_REFS.where(threads.c.thread_id == row.thread_id)).all():
-            self._database.after_commit(partial(self._engine.cancel, JobRef(*ended[:-1])))
+            self._database.after_commit(partial(self._cancel, JobRef(*ended[:-1])))
         # A worker of the run cannot write from here on.
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")

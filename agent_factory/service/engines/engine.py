@@ -98,7 +98,7 @@ class Engine(Protocol):
         """The name for people: "embedded", "temporal"."""
 
     def start(self, job: JobRef) -> None:
-        """Give out a job whose transaction has committed. Returns at once, and never raises.
+        """Give out a job whose transaction has committed. Returns at once.
 
         Jobs that an engine did not take, or has forgotten, are started again by the service every
         30 seconds. A job that the engine knows is not given out twice.

@@ -32,9 +32,8 @@ def parts_of(url: str, form: str) -> tuple[SplitResult, dict[str, str]]:
     parts, known = urlsplit(url), dict(parse_qsl(urlsplit(form).query))
     options = dict(parse_qsl(parts.query))
     if unknown := options.keys() - known:
-        raise ArgumentError(
-            "engine", f"has the unknown parameter {min(unknown)!r}.", f"Write {form}."
-        )
+        reason = f"has the unknown parameter {min(unknown)!r}."
+        raise ArgumentError("engine", reason, f"Write {form}.")
     return parts, options
 
 
@@ -191,10 +190,8 @@ class RemoteEngine(ABC):
 
     async def _carry_out(self, job: str) -> Outcome:
         try:
-            if self._free.locked():
-                await asyncio.wait_for(self._free.acquire(), _PATIENCE)
-            else:
-                await self._free.acquire()  # at once, without a timer
+            # A free slot needs no timer.
+            await asyncio.wait_for(self._free.acquire(), _PATIENCE if self._free.locked() else None)
         except TimeoutError:
             return Outcome("later", 1.0)  # others may have a free slot
         future = Future[Outcome]()

@@ -10,7 +10,7 @@ from agent_factory.service.engines import JobRef, Work
 
 
 class OwnEngine:
-    """Gives each job to a thread. Jobs that come before `serve` are forgotten."""
+    """Gives each job to a thread, after `serve`."""
 
     name = "own"
 
@@ -40,10 +40,11 @@ class OwnEngine:
         return None if self._work else "It was not started."
 
     def _after(self, seconds: float, job: str) -> None:
-        if self._work is not None:
-            timer = Timer(seconds, lambda: self._work and self._pool.submit(self._take, job))
-            timer.daemon = True
-            timer.start()
+        if self._work is None:
+            raise ConnectionError("nobody serves")
+        timer = Timer(seconds, lambda: self._work and self._pool.submit(self._take, job))
+        timer.daemon = True
+        timer.start()
 
     def _take(self, job: str) -> None:
         assert self._work is not None

@@ -148,7 +148,6 @@ def test_consumers_that_live_for_one_job(url: str, journal: Journal) -> None:
 def test_jobs_that_an_engine_has_forgotten_are_started_again(
     desk: Service, engine: OwnEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It had no process when they came, for example."""
     monkeypatch.setattr(module, "_RECONCILE", 0.1)
     monkeypatch.setattr(module, "_PAGE", 2)
     runs = [desk.submit("desk", message="Pay.") for _ in range(5)]
