@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from threading import Condition, Event, Thread
@@ -182,6 +183,11 @@ class Worker:
 
     def carry_out(self, job: str) -> Outcome:
         """Begin a job, or continue it, as `Work.carry_out`."""
+        outcome = self.take(job)
+        return outcome if isinstance(outcome, Outcome) else outcome.result()
+
+    def take(self, job: str) -> Outcome | Future[Outcome]:
+        """Begin a job, or continue it, as `Work.take`."""
         if self.is_leaving:
             return Outcome("later", self._pace.look)
         try:
@@ -193,7 +199,7 @@ class Worker:
             return claim
         self.hold(claim)
         if self.backend.agents[claim.run.agent].asynchronous:
-            return asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop).result()
+            return asyncio.run_coroutine_threadsafe(self._acarry_out(claim), self._loop)
         return self._carry_out(claim)
 
     def begin(self, claim: Claim, then: Callable[[], None]) -> None:

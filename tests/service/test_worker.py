@@ -509,6 +509,7 @@ def test_a_full_disk_leaves_no_thread_behind(sqlite_service: Service, gate: Gate
 
 
 @pytest.mark.long
+@over_engines
 def test_runs_of_an_async_agent_take_no_thread_each(service: Service) -> None:
     go, waiting, before = threading.Event(), list[int](), {*threading.enumerate()}
 

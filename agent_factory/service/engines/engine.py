@@ -8,6 +8,7 @@ process at the same time, does no harm.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
@@ -80,6 +81,9 @@ class Work(Protocol):
         Raises:
             DatabaseUnavailable: Call again: nothing has changed.
         """
+
+    def take(self, job: str) -> Outcome | Future[Outcome]:
+        """As `carry_out`; a job of an async agent goes on in the event loop of the process."""
 
 
 class Engine(Protocol):

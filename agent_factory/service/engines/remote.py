@@ -194,14 +194,14 @@ class RemoteEngine(ABC):
             await asyncio.wait_for(self._free.acquire(), _PATIENCE if self._free.locked() else None)
         except TimeoutError:
             return Outcome("later", 1.0)  # others may have a free slot
-        future = Future[Outcome]()
+        future = Future[Outcome | Future[Outcome]]()
         future.set_running_or_notify_cancel()  # nothing stops a job that runs
 
         def run() -> None:
-            outcome = Outcome("later", _LOOK)
+            outcome: Outcome | Future[Outcome] = Outcome("later", _LOOK)
             try:
                 with logged("The job %s begins again.", job):
-                    outcome = self._work.carry_out(job)
+                    outcome = self._work.take(job)
             finally:
                 future.set_result(outcome)
 
@@ -210,6 +210,7 @@ class RemoteEngine(ABC):
                 return Outcome("later")
             # Not in a pool: its threads would hold up a process that ends.
             Thread(target=run, daemon=True, name=job).start()
-            return await asyncio.wrap_future(future)
+            outcome = await asyncio.wrap_future(future)
+            return outcome if isinstance(outcome, Outcome) else await asyncio.wrap_future(outcome)
         finally:
             self._free.release()

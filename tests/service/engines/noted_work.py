@@ -40,6 +40,8 @@ class NotedWork:
             raise outcome
         return outcome
 
+    take = carry_out
+
     def release(self) -> None:
         """Let the held jobs end, in all processes."""
         self.file.with_suffix(".released").touch()
