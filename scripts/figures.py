@@ -121,7 +121,7 @@ GOALS_OF_LINES = {
     "review": (2844, 3622),
     "runtime": (5926, 6970),
     "serve": (10613, 11675),
-    "service": (10900, 12572),
+    "service": (10900, 12583),
     "state": (1476, 1625),
     "structured_output": (986, 1177),
     "telemetry": (832, 790),
@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 112484, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 112542, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.24, slack=0.01)
 
