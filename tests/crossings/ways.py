@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -15,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
+from sqlalchemy import select
 from starlette.testclient import TestClient
 
 from agent_factory import AgentMiddleware, agent_tool, create_agent, topology_of
@@ -22,10 +22,13 @@ from agent_factory.errors import PathNotSupported, SpecError
 from agent_factory.middleware import BackgroundMiddleware
 from agent_factory.serve import create_app
 from agent_factory.service import Service
+from agent_factory.service.tables import background_jobs, threads
 from agent_factory.testing import ScriptedChatModel
 from crossings.features import FEATURES, PROTOCOLS, STREAMS, Feature, saver_of
 from crossings.oracle import Fault, Limits, Record, Streamed, completed, kept, same, valid, word
 from crossings.world import Turn, World
+from service.stored import tables_of
+from waiting import until
 
 MODES = ("sync", "async")
 RAISES = {"once", "tool_error", "tool_retry"}
@@ -89,8 +92,7 @@ class Scene:
             members = [wraps(AgentMiddleware)()]
         if self.world.late and not any(isinstance(m, BackgroundMiddleware) for m in members):
             members.insert(0, BackgroundMiddleware())
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             try:
                 agent = create_agent(
                     self.world.model(),
@@ -137,10 +139,9 @@ class Scene:
         """Run until nothing waits for an answer."""
         self.record.loose = True
         for _ in range(20):
+            call = run(value) if run else self.do(agent, "invoke", value, config or self.config)
             try:
-                await (
-                    run(value) if run else self.do(agent, "invoke", value, config or self.config)
-                )
+                await call
             except PathNotSupported as error:
                 raise Refused(str(error)) from error
             except Exception as error:
@@ -167,11 +168,9 @@ async def invoked(scene: Scene, **options: Any) -> None:
 
 async def restarted(scene: Scene) -> None:
     """Another agent goes on after each pause, as in another process."""
-
-    async def run(value: Any) -> None:
-        await scene.do(scene.agent(), "invoke", value, scene.config)
-
-    await scene.converse(scene.agent(), run=run)
+    await scene.converse(
+        scene.agent(), run=lambda value: scene.do(scene.agent(), "invoke", value, scene.config)
+    )
 
 
 async def interrupted(scene: Scene) -> None:
@@ -262,20 +261,20 @@ async def served(scene: Scene, protocol: str = "") -> None:
 def settle(scene: Scene, service: Service) -> None:
     """Answer all questions, and wait until no run and no background work is under way."""
     world, record = scene.world, scene.record
-    for _ in range(1500):
-        status = service.threads.get("1").status
+    # In one statement: a job that ends takes its row away, and its message begins a run.
+    query = select(threads.c.status, select(background_jobs.c.id).exists())
+
+    def end() -> Any:
+        ((status, has_jobs),) = tables_of(service).rows(query)
         for wait in service.inbox().waits(thread="1") if status == "waiting" else ():
             if "approve" in wait.allowed:
                 service.decide(wait.id, world.decision(wait.args), by="ann")
             else:
                 service.decide(wait.id, "respond", by="ann", message=world.client_result(wait.args))
-        if status in ("idle", "failed"):
-            record.loose = status == "failed"
-            record.kept = service.threads.state("1").values.get("messages", [])
-            results = sum(message.name == "background" for message in record.kept)
-            if results == sum(event.late for _, event in record.of("started")):
-                break
-        time.sleep(0.02)  # waits: for a worker
+        return status if status in ("idle", "failed") and not has_jobs else None
+
+    record.loose = until(end) == "failed"
+    record.kept = service.threads.state("1").values.get("messages", [])
     if record.loose:  # else, what is missing is a fault of the thread
         error = str(service.threads.runs("1", limit=1)[0].info.error)
         record.write("failed", error.partition(":")[0], error)
