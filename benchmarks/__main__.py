@@ -18,7 +18,7 @@ from benchmarks.report import doubtful, read, report, shortfalls, unmeasured
 from benchmarks.store import reports_in, store, stored
 from benchmarks.written import ROOT, write
 
-_LONG = {"decisions", "batteries", "reading", "floor", "service", "pages", "peers"}
+_LONG = {"decisions", "batteries", "reading", "floor", "service", "pages", "peers", "temporal"}
 
 HEADLINES = [name for name in GROUPS if name not in _LONG]
 """The groups that are measured where only headline rows are asked for."""

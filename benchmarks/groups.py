@@ -11,6 +11,7 @@ from benchmarks.latency import around, latency, layers
 from benchmarks.pages import pages
 from benchmarks.peers import peers
 from benchmarks.service import service
+from benchmarks.temporal import temporal
 from benchmarks.upkeep import batteries, build, decisions, guards, imports, touched
 from benchmarks.volume import calls, checkpoints, crowd, messages, reading
 from benchmarks.watched import few, watched
@@ -22,6 +23,7 @@ GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "layers": layers,
     "around": around,
     "peers": peers,
+    "temporal": temporal,
     "checkpoints": checkpoints,
     "calls": calls,
     "messages": messages,

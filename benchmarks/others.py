@@ -31,6 +31,9 @@ PYDANTIC_AI, OPENAI_AGENTS, AGNO = "pydantic-ai", "openai-agents", "agno"
 DONE = "Done."
 """The last answer. An empty one would be asked for again."""
 
+PLUGIN = "temporalio-langgraph"
+"""Temporal's plugin for LangGraph, which the group `temporal` measures."""
+
 MODULES = {PYDANTIC_AI: "pydantic_ai", OPENAI_AGENTS: "agents", AGNO: "agno"}
 """What to import for each."""
 

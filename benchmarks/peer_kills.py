@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ from agent_factory import review
 from benchmarks.contenders import BY_HAND, OURS, PEER, Factory, by_hand, ours, peer
 from benchmarks.efforts import Effort
 from benchmarks.harness import Absent, Pair, Tally
-from benchmarks.others import MODULES, libraries
+from benchmarks.others import MODULES, PLUGIN, libraries
 from benchmarks.runs import QUESTION
 from benchmarks.savers import CONFIG
 from benchmarks.scripted import FreeModel
@@ -217,6 +218,11 @@ def main(name: str, folder: str, stop: str, turns: str, calls: str, recorded: st
     if name in (OURS, PEER, BY_HAND):
         log = str(Path(folder, "effects.db")) if int(recorded) else None
         parts = asyncio.run(_graph(name, script, add, threads, is_new, log))
+    elif name == PLUGIN:
+        worker: Any = import_module("benchmarks.temporal_agent")
+        question = QUESTION[1] if is_new else None
+        messages = asyncio.run(worker.run(script, add, folder, question))
+        parts = [part for message in messages for part in _parts(message)]
     else:
         (library,) = (each for each in libraries() if each.name == name)
         assert find_spec(MODULES[name])

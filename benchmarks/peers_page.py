@@ -111,9 +111,9 @@ class Row:
         return f"{self.amount(name):.3g}{over}"
 
 
-def rows_of(report: Report) -> list[Row]:
+def rows_of(report: Report, group: str = "peers") -> list[Row]:
     """The rows of a report, in its order."""
-    names = dict.fromkeys(each.name for each in report.figures if each.group == "peers")
+    names = dict.fromkeys(each.name for each in report.figures if each.group == group)
     return [_row(name, [each for each in report.figures if each.name == name]) for name in names]
 
 
@@ -148,12 +148,17 @@ def tables(report: Report) -> str:
     return "\n\n".join(_table(part) for part in found if part)
 
 
+def plugin_table(report: Report) -> str:
+    """Temporal's plugin alone."""
+    return _table(rows_of(report, "temporal"))
+
+
 def _table(rows: Sequence[Row]) -> str:
     names = names_of(rows[0])
     head = ["", *(f"**{name}**" if name == rows[0].ours else name for name in names)]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for row in rows:
-        best = row.best(names)
+        best = row.best(names) if len(names) > 1 else []
         cells = [f"**{row.cell(name)}**" if name in best else row.cell(name) for name in names]
         lines.append(f"| {' | '.join([row.title, *cells])} |")
     return "\n".join(lines)

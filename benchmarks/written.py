@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.figures_page import dates, figures_page, headlines, misses
 from benchmarks.goals import goals_table
 from benchmarks.goals_plot import goals_plot
-from benchmarks.peers_page import forms, losses, tables
+from benchmarks.peers_page import forms, losses, plugin_table, tables
 from benchmarks.peers_plot import peers_plot
 from benchmarks.plot import plot
 from benchmarks.report import Report
@@ -38,6 +38,9 @@ def contents(reports: Mapping[str, Report], root: Path = ROOT) -> dict[str, str]
         parts["peers"] = f"{peers.headline()}\n\n{tables(peers)}\n\n{forms()}"
         parts["losses"] = losses(peers)
         files[f"{PICTURES}/peers.svg"] = peers_plot(peers)
+    if "temporal" in reports:
+        temporal = reports["temporal"]
+        parts["temporal"] = f"{temporal.headline()}\n\n{plugin_table(temporal)}"
     files[README] = _with_parts(root / README, parts)
     files[METHOD] = _with_parts(root / METHOD, {"goals": goals_table()})
     return files

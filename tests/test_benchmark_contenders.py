@@ -65,7 +65,8 @@ TINY = Effort(
 
 
 SLOW_GROUPS = {
-    *("crowd", "few", "floor", "latency", "pages", "peers", "reading", "service", "watched")
+    *("crowd", "few", "floor", "latency", "pages", "peers", "reading", "service"),
+    *("temporal", "watched"),
 }
 """Groups that take seconds even so."""
 

@@ -22,14 +22,23 @@ from tables import each
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
-from benchmarks import contenders, databases, peer_kills, peer_waits, peers, report, servers
+from benchmarks import (
+    contenders,
+    databases,
+    peer_kills,
+    peer_waits,
+    peers,
+    report,
+    servers,
+    temporal,
+)
 from benchmarks.contenders import BY_HAND, HOOKS, OURS, PEER
 from benchmarks.efforts import FULL
 from benchmarks.goals import GOALS
 from benchmarks.harness import Absent, Contender, Figure, Interval, Match, Pair, Tally, Timed
-from benchmarks.others import AGNO, OPENAI_AGENTS, PYDANTIC_AI, libraries
+from benchmarks.others import AGNO, NOT_INSTALLED, OPENAI_AGENTS, PLUGIN, PYDANTIC_AI, libraries
 from benchmarks.peer_kills import ANSWERED, CALLS, LOST, ONCE, REPEATED, end_of
-from benchmarks.peers_page import losses, rows_of, tables
+from benchmarks.peers_page import losses, plugin_table, rows_of, tables
 from benchmarks.runs import QUESTION, Setting, built, until_done
 from benchmarks.savers import CONFIG, Mode, Saver
 from benchmarks.scripted import FreeModel, add
@@ -189,6 +198,21 @@ def test_only_what_is_stored_can_be_resumed() -> None:
     assert recorded.items[AGNO] == Absent(peer_kills.NO_RECORD)
 
 
+@each("has_package", [True, False])
+def test_a_plugin_without_its_package_or_a_server_is_absent(
+    has_package: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(temporal, "find_spec", lambda name: has_package)
+    server = tmp_path / "temporal"
+    monkeypatch.setattr(temporal, "SERVER", tmp_path if not has_package else server)
+    works = [*temporal.temporal(SMALL)]
+    assert [work.items for work in works] == [{PLUGIN: Absent(NOT_INSTALLED)}] * 2
+    if has_package:
+        server.touch()
+        (present,) = next(temporal.temporal(SMALL)).items.values()
+        assert not isinstance(present, Absent)
+
+
 # Tables, sentences and the picture
 
 
@@ -224,6 +248,13 @@ def test_after_kills_more_good_ends_are_better_and_then_fewer_repeats() -> None:
     assert losses(report.report(row)).startswith(f"- **{PEER}**: killed (50 %, 0.25 repeated")
     (one,) = rows_of(report.report(row))
     assert one.best([OURS, PEER, AGNO]) == [PEER]
+
+
+def test_a_contender_alone_is_not_the_best_and_is_dated_with_its_packages() -> None:
+    alone = report.report([replace(each, group="temporal") for each in counted(PLUGIN, 0, 1)])
+    assert plugin_table(alone).splitlines()[-1] == "| killed | 0 %, 1 repeated |"
+    assert {PLUGIN, "temporalio"} <= alone.versions.keys()
+    assert PLUGIN not in report.report(counted(AGNO, 0, 1)).versions
 
 
 def figures(*pairs: Pair, inside: bool = True) -> list[Figure]:
