@@ -145,7 +145,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 112542, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 112571, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.24, slack=0.01)
 
