@@ -12,7 +12,6 @@ import typer
 
 from agent_factory.cli import console
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
-from agent_factory.service.engines.engine import SEARCH_ATTRIBUTES
 
 EXAMPLES = """Examples:
 
@@ -55,6 +54,9 @@ def _command(name: str, port: int, folder: Path) -> tuple[list[str], dict[str, s
     if found is None:
         raise CommandError(f"The program {program} of the engine is not installed: {install}")
     if name == "temporal":
+        # Not above: all commands would load the service.
+        from agent_factory.service.engines.engine import SEARCH_ATTRIBUTES
+
         place = ["--port", str(port), "--db-filename", str(folder / "temporal.db")]
         attributes = [f"--search-attribute={name}=Keyword" for name in SEARCH_ATTRIBUTES]
         return [found, "server", "start-dev", "--ip", "127.0.0.1", *place, *attributes], {}
