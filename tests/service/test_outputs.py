@@ -88,7 +88,7 @@ def test_a_run_hands_over_what_the_database_has(
 ) -> None:
     service.add("notes", agent(Notes()), asynchronous=asynchronous)
     service.start()
-    service.submit("notes", thread="t", message="Hi").result(WAIT)  # until signals are heard
+    service.submit("notes", thread="t", message="Hi").result(WAIT)  # the listener connects
     for _ in range(2):
         reads.clear()
         run = service.submit("notes", thread="t", message="Hi")
