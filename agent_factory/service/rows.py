@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -14,8 +13,7 @@ from sqlalchemy import ColumnElement, Row, Table
 from agent_factory.errors import ArgumentError
 from agent_factory.service.errors import DatabaseUnavailable, NotFound, ServiceError
 
-_MOST_FAILURES = 1000
-_FAILURES: Counter[tuple[object, ...]] = Counter()  # of a row, since its last success
+_FAILURES: dict[tuple[object, ...], tuple[str, int]] = {}  # of a row, since its last success
 T = TypeVar("T")
 logger = logging.getLogger("agent_factory.service")
 
@@ -44,7 +42,7 @@ def must_exist(row: Row[Any] | None, subject: str, tenant: str | None = None) ->
 def logged(text: str, *values: object, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Log an error as a text with values, and go on behind the block: with the next row of a loop.
 
-    Errors of the classes `but` are raised. A row that fails each time is logged ever less often.
+    Errors of the classes `but` are raised. The same error of a row is logged ever less often.
     """
     row = (text, *values)
     try:
@@ -55,9 +53,11 @@ def logged(text: str, *values: object, but: tuple[type[Exception], ...] = ()) ->
     except (ServiceError, ArgumentError) as error:  # such as of a busy thread: no code is at fault
         passes = isinstance(error, DatabaseUnavailable)
         logger.log(logging.WARNING if passes else logging.ERROR, f"{text} %s", *values, error)
-    except Exception:
-        if len(_FAILURES) >= _MOST_FAILURES:  # of rows that are gone, too
+    except Exception as error:
+        if len(_FAILURES) >= 1000:  # of rows that are gone, too
             _FAILURES.clear()
-        _FAILURES[row] += 1
-        if _FAILURES[row].bit_count() == 1:  # at 1, 2, 4, 8, 16
+        last, times = _FAILURES.get(row, ("", 0))
+        times = times + 1 if last == repr(error) else 1  # another error is news
+        _FAILURES[row] = repr(error), times
+        if times.bit_count() == 1:  # at 1, 2, 4, 8, 16
             logger.exception(text, *values)
