@@ -21,9 +21,9 @@ from agent_factory import (
     TurnError,
     set_reason,
 )
+from agent_factory.providers import ending_of
 
 from ._shared.final_answer import NO_ANSWER
-from ._shared.finish_reasons import fault_of, refusal_of
 from ._shared.messages import REASONING_BLOCKS, with_remark, without_calls
 from ._shared.models import with_metadata
 from ._shared.overflow import plural
@@ -230,12 +230,13 @@ _CONTINUE = (
 
 def _fault(message: AIMessage) -> _Fault | None:
     """Fault of an answer; None if it is usable, or refused."""
-    if refusal_of(message) is not None:
+    kind, sign = ending_of(message) or (None, "")
+    if kind == "refused":
         return None
     if message.response_metadata.get(NO_ANSWER):
         return _Fault("empty", "no text and no calls")
-    if (fault := fault_of(message)) is not None:
-        return _Fault(*fault)
+    if kind == "cut" or kind == "malformed":
+        return _Fault(kind, sign)
     if message.tool_calls or message.invalid_tool_calls or message.text.strip():
         return None
     kwargs = message.additional_kwargs

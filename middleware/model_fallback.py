@@ -21,6 +21,7 @@ from agent_factory import (
     Ordering,
     OutputError,
 )
+from agent_factory.providers import is_overflow
 
 from ._shared.errors import are_exception_types, format_error, is_sync_function
 from ._shared.models import (
@@ -51,8 +52,8 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
     is raised, with a note for each model about its failure. Interrupts and other control flow
     always propagate. So do errors of this library that another model would meet too, such as a
     limit that is used up. If a layer further out can make a too long conversation smaller
-    (ContextOverflowError), this is done before another model is asked, unless `handle` names the
-    error.
+    for the model, this is done before another model is asked, unless `handle` names
+    ContextOverflowError.
 
     A fallback of another provider receives the request without the parts for the first model's
     provider only; `portable_request` lists the kept parts. Its answers are marked in
@@ -128,8 +129,8 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
             except Exception as error:
                 failures.append(f"{model_label(model)}: {format_error(error)}")
                 # A layer further out makes the conversation, which is too long, smaller.
-                is_overflow = isinstance(error, ContextOverflowError) and not self._names_overflow
-                if not self._covers(error) or (is_overflow and recovers_later(request)):
+                waits = not self._names_overflow and is_overflow(error) and recovers_later(request)
+                if not self._covers(error) or waits:
                     _add_notes(error, failures)
                     raise
                 last = error
@@ -156,7 +157,8 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
             return bool(self.handle(error))
         if isinstance(error, AgentFactoryError) and not isinstance(error, OutputError):
             return error.code in _MODEL_SPECIFIC and isinstance(error, self.handle)
-        return isinstance(error, self.handle)
+        is_overflow_named = self._names_overflow and is_overflow(error)
+        return is_overflow_named or isinstance(error, self.handle)
 
 
 def _add_notes(error: Exception, failures: list[str]) -> None:

@@ -21,9 +21,9 @@ from agent_factory import (
     OutputError,
     TurnError,
 )
+from agent_factory.providers import refusal_of
 
 from ._shared.errors import is_async
-from ._shared.finish_reasons import refusal_of
 from ._shared.messages import without_calls
 from ._shared.models import (
     AlternateModel,

@@ -21,7 +21,6 @@ from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired
 from uuid import uuid4
 
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AnyMessage,
@@ -47,6 +46,7 @@ from agent_factory import (
     PrivateStateAttr,
     set_reason,
 )
+from agent_factory.providers import is_overflow
 
 from ._shared.errors import is_async
 from ._shared.invocable import Called, flow_hook
@@ -170,10 +170,11 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
     `additional_kwargs["lc_source"] == "summarization"`, in the position of the oldest replaced
     message.
 
-    If the model raises ContextOverflowError, half of the request is summarized, whatever the
-    trigger, and the model is called once more. If too little is freed, the older messages are left
-    out of the request, with a remark. If the summary model raises the error, the summary is made in
-    smaller pages; messages that do not fit even then are left out with a remark.
+    If the provider says that the conversation is too long, half of the request is summarized,
+    whatever the trigger, and the model is called once more. If too little is freed, the older
+    messages are left out of the request, with a remark. If the conversation is too long for the
+    summary model, the summary is made in smaller pages; messages that do not fit even then are left
+    out with a remark.
 
     If the summary model fails otherwise, nothing is lost: its error ends the call like an error of
     the model itself. An empty summary leaves the conversation unchanged.
@@ -407,7 +408,9 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
             try:
                 return text_of((yield Invoke(self._summarizer, old, _CONFIG))), len(old)
             # A function gets the messages as they are, and cannot be given them in pages.
-            except ContextOverflowError:
+            except Exception as error:
+                if not is_overflow(error):
+                    raise
                 return summary, 1 if summary else 0
 
         counter = counter_for(self._summarizer, self._counter)
@@ -433,7 +436,9 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
                     if not (summary := text_of(answer)):
                         return "", len(old)
                 break
-            except ContextOverflowError:
+            except Exception as error:
+                if not is_overflow(error):
+                    raise
                 # The overlong page may have been smaller than the limit.
                 limit = min(count(page), limit or count(page)) // 2
                 if limit < _SMALLEST_PAGE:

@@ -114,10 +114,11 @@ GOALS_OF_LINES = {
     "guarantees": (1144, 1392),
     "hooks": (2206, 2590),
     "local_model": (1034, 1544),
-    "middleware": (17791, 19188),
+    "middleware": (17791, 19084),
     "migrate": (1012, 1349),
     "models": (100, 91),
     "prebuilt": (1217, 1390),
+    "providers": (700, 700),
     "review": (2844, 3622),
     "runtime": (5926, 6970),
     "serve": (10613, 11675),
@@ -145,7 +146,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 112571, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 112571, slack=4_000)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.24, slack=0.01)
 

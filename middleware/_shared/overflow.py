@@ -1,7 +1,7 @@
 """Recover from a conversation that is too long for the model.
 
 Each layer that can make a conversation smaller says so while it calls inward. The innermost layer
-catches the ContextOverflowError, asks all of them in the order of `LADDER`, until the request is
+catches the error of the provider, asks all of them in the order of `LADDER`, until the request is
 smaller by a quarter, and calls the model once more. So a cheap step of an outer layer comes before
 an expensive step of an inner layer, and an overflow usually costs one more call.
 """
@@ -13,11 +13,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from agent_factory import Flow, ModelRequest, ModelResponse, set_reason
+from agent_factory.providers import is_overflow
 
 from .token_counter import tokens_sent, window_of
 
@@ -80,7 +80,7 @@ class _Ladder:
         self.done += tuple(notes)
         return request if notes else None
 
-    def add_note(self, error: ContextOverflowError) -> None:
+    def add_note(self, error: Exception) -> None:
         """Add the tried steps to an error; layers further out see the same error again."""
         steps = ", ".join(self.done) or "nothing could be cleared, offloaded, summarized or cut"
         note = f"The conversation is too long for the model, and nothing is left to free: {steps}."
@@ -99,8 +99,8 @@ def plural(count: int, noun: str) -> str:
 def recovers_later(request: ModelRequest[Any]) -> bool:
     """Return True if a layer further out makes a too long conversation smaller.
 
-    A layer that asks again, or another model, lets a ContextOverflowError pass then, and gets the
-    error once more if nothing could be freed.
+    A layer that asks again, or another model, lets the error of the overflow pass then, and gets
+    the error once more if nothing could be freed.
     """
     ladder = _ladder.get()
     if ladder is None or ladder.state is not request.state or ladder.is_used_up:
@@ -127,7 +127,9 @@ def call_recovering(request: ModelRequest[Any], **last_steps: Free) -> Flow[Mode
         try:
             response: ModelResponse = yield request
             return response
-        except ContextOverflowError as error:
+        except Exception as error:
+            if not is_overflow(error):
+                raise
             if ladder.is_used_up:
                 ladder.add_note(error)
                 raise

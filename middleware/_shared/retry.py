@@ -24,6 +24,7 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.errors import sentence
+from agent_factory.providers import is_overflow
 
 from .errors import (
     UNKNOWN_ADVICE,
@@ -66,7 +67,7 @@ def default_retry_on(error: BaseException) -> bool:
 
     An exception is not retried if the same call would raise it again: a `ModelError` of
     langchain-core whose `is_retryable` is False (an invalid key, an unknown model, a refusal), a
-    conversation that is too long (`ContextOverflowError`), arguments that do not fit
+    conversation that is too long (`is_overflow`), arguments that do not fit
     (`ToolInvocationError`), and this library's own errors (`AgentFactoryError`). Control flow is
     never retried.
 
@@ -77,6 +78,8 @@ def default_retry_on(error: BaseException) -> bool:
     False
     """
     if not isinstance(error, Exception) or isinstance(error, (*NOT_TRANSIENT, GraphBubbleUp)):
+        return False
+    if is_overflow(error):
         return False
     return not isinstance(error, ModelError) or error.is_retryable
 
@@ -150,9 +153,8 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
                 return result
             except Exception as error:
                 # A layer further out makes a too long conversation smaller.
-                is_overflow = isinstance(error, ContextOverflowError)
                 recovers = isinstance(request, ModelRequest) and recovers_later(request)
-                if not self._covers(error) or (is_overflow and recovers):
+                if not self._covers(error) or (recovers and is_overflow(error)):
                     raise
                 attempts += 1
                 is_unknown = not idempotent and outcome_unknown(error)

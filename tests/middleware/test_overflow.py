@@ -22,8 +22,11 @@ ONE: Any = {"configurable": {"thread_id": "1"}}
 TOO_LONG = ContextOverflowError("the prompt is too long")
 
 
-class ProviderError(ValueError, ContextOverflowError):
-    """As the packages of providers raise it."""
+class ProviderError(ValueError):
+    """As clients raise it that do not know LangChain's class."""
+
+    status_code = 400
+    code = "context_length_exceeded"
 
 
 def texts(messages: Sequence[Any]) -> list[str]:

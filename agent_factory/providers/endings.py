@@ -1,0 +1,150 @@
+"""Ends of answers, by the provider's reason: refused, cut, unreadable, paused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+EndingKind = Literal["refused", "cut", "malformed", "paused"]
+
+_REASONS: Final[Mapping[EndingKind, frozenset[str]]] = {
+    "refused": frozenset(
+        {
+            "refusal",  # Anthropic
+            "content_filter",  # OpenAI, Azure, Mistral and compatible providers
+            "content_filtered",  # Bedrock's Converse API
+            "guardrail_intervened",  # the same, for guardrails
+            "safety",  # Gemini, from here on
+            "image_safety",
+            "prohibited_content",
+            "image_prohibited_content",
+            "blocklist",
+            "spii",
+            "recitation",
+            "image_recitation",
+            "error_toxic",  # Cohere
+        }
+    ),
+    "cut": frozenset(
+        {
+            "length",  # OpenAI, Azure, Mistral, Groq, DeepSeek, Ollama and compatible providers
+            "max_tokens",  # Anthropic, Bedrock, Gemini, Cohere, watsonx
+            "max_output_tokens",  # OpenAI's Responses API
+            "model_length",  # Mistral: the end of the context window
+            "model_context_window_exceeded",  # Anthropic and Bedrock: the same
+            "error_limit",  # Cohere: the same
+        }
+    ),
+    "malformed": frozenset(
+        {
+            "malformed_function_call",  # Gemini
+            "unexpected_tool_call",  # Gemini: a call although no tool was offered
+            "malformed_tool_use",  # Bedrock's Converse API
+            "malformed_model_output",  # the same
+        }
+    ),
+    # platform.claude.com, build-with-claude/handling-stop-reasons: the API pauses a long turn with
+    # server tools, and goes on when the answer is sent back.
+    "paused": frozenset({"pause_turn"}),
+}
+"""The documented reasons of providers for answers that did not end by themselves."""
+
+_KINDS: Final = {name: kind for kind, names in _REASONS.items() for name in names}
+
+_KEYS = ("stop_reason", "finish_reason", "stopReason", "done_reason")
+
+_NESTED_KEYS = (("incomplete_details", "reason"), ("prompt_feedback", "block_reason"))
+"""Where OpenAI's Responses API, and Gemini for a blocked prompt, put the reason."""
+
+# Gemini's "unspecified" means that nothing was blocked; clients pass it as a number or a name.
+_NOT_BLOCKED = (None, 0, "0", "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
+
+
+class Ending(NamedTuple):
+    """End of an answer that did not end by itself.
+
+    Attributes:
+        kind: "refused", "cut" at a limit of tokens, "malformed" (a call that the provider could not
+            read), or "paused" (the provider goes on when the answer is sent back).
+        sign: The sign of the provider: "stop_reason: max_tokens", or "refusal".
+    """
+
+    kind: EndingKind
+    sign: str
+
+
+def ending_of(message: BaseMessage) -> Ending | None:
+    """The end of an answer by the provider's sign; None for an answer that ended by itself.
+
+    A refusal comes first: a text in `additional_kwargs["refusal"]`, and a content block of type
+    "refusal", are signs as well.
+
+    >>> ending_of(AIMessage("Half", response_metadata={"done_reason": "length"}))
+    Ending(kind='cut', sign='done_reason: length')
+    >>> ending_of(AIMessage("Whole", response_metadata={"done_reason": "stop"})) is None
+    True
+    """
+    first: Ending | None = None
+    for key, reason in reasons_in(message.response_metadata):
+        is_blocked = key == "prompt_feedback" and reason not in _NOT_BLOCKED
+        kind = "refused" if is_blocked else _KINDS.get(_normalized(reason))
+        if kind == "refused":
+            return Ending("refused", f"{key}: {reason}")
+        if kind is not None and key != "prompt_feedback":
+            first = first or Ending(kind, f"{key}: {reason}")
+    return Ending("refused", "refusal") if refusal_text(message) is not None else first
+
+
+def refusal_of(message: AIMessage) -> str | None:
+    """The sign by which a provider marks an answer as a refusal; None without a sign.
+
+    The sign is a stop reason in `response_metadata` that providers document as a refusal, a text in
+    `additional_kwargs["refusal"]`, or a content block of type "refusal".
+
+    >>> refusal_of(AIMessage("", response_metadata={"finish_reason": "SAFETY"}))
+    'finish_reason: SAFETY'
+    >>> refusal_of(AIMessage("I'm sorry, I can't help with that.")) is None
+    True
+    """
+    ending = ending_of(message)
+    return ending.sign if ending is not None and ending.kind == "refused" else None
+
+
+def refusal_text(message: BaseMessage) -> str | None:
+    """The words of a refusal that are not the text of the answer; None without a refusal there.
+
+    OpenAI's Chat Completions API has them next to the content, its Responses API in a block.
+
+    >>> refusal_text(AIMessage("", additional_kwargs={"refusal": "I cannot tell."}))
+    'I cannot tell.'
+    """
+    if words := message.additional_kwargs.get("refusal"):
+        return str(words)
+    if not isinstance(message.content, list):
+        return None
+    for block in message.content:
+        # LangChain wraps unknown blocks as {"type": "non_standard", "value": block}.
+        if isinstance(block, Mapping) and block.get("type") == "non_standard":
+            block = block.get("value") or block
+        if isinstance(block, Mapping) and block.get("type") == "refusal":
+            return str(block.get("refusal", ""))
+    return None
+
+
+def reasons_in(metadata: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """The reasons in the metadata of an answer, with the keys under which providers put them."""
+    for key in _KEYS:
+        if key in metadata:
+            yield key, metadata[key]
+    for key, inner in _NESTED_KEYS:
+        details = metadata.get(key)
+        if details and isinstance(details, Mapping):
+            yield key, details.get(inner)
+
+
+def _normalized(reason: object) -> str:
+    """A reason in lower case; integrations write a string or an enum, in any case."""
+    name = getattr(reason, "name", reason)
+    return str(name).rpartition(".")[2].lower().replace("-", "_")
