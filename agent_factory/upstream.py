@@ -13,7 +13,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import is_dataclass, replace
-from inspect import getclosurevars
+from inspect import getclosurevars, signature
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -69,8 +69,7 @@ def super_step(config: RunnableConfig) -> int:
 
     langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes the number to the task's metadata.
     """
-    step: int = config.get("metadata", {}).get("langgraph_step", 0)
-    return step
+    return cast("int", config.get("metadata", {}).get("langgraph_step", 0))
 
 
 SCRATCHPAD = "__pregel_scratchpad"
@@ -118,8 +117,7 @@ def read_channels(config: RunnableConfig) -> dict[str, Any]:
     read = config.get("configurable", {}).get("__pregel_read")
     if read is None:
         return {}
-    state: dict[str, Any] = read(list(read.args[1]), True)
-    return state
+    return cast("dict[str, Any]", read(list(read.args[1]), True))
 
 
 def read_keys(config: RunnableConfig, keys: list[str]) -> dict[str, Any]:
@@ -138,8 +136,7 @@ def messages_delta_reducer(default: Callable[..., Any]) -> Callable[..., Any]:
     become messages with ids before they are stored. Other channels store pairs and strings.
     LangGraph calls the function experimental; lists of messages work with the default too.
     """
-    reducer: Callable[..., Any] = getattr(langgraph_message, "_messages_delta_reducer", default)
-    return reducer
+    return getattr(langgraph_message, "_messages_delta_reducer", default)
 
 
 COPY_BRANCH = "__copy__"
@@ -258,8 +255,7 @@ def run_in_place(node: Any, runnable: Any) -> None:
 
 def node_writers(node: Any) -> list[Runnable[Any, Any]]:
     """Return the writers of a node: first for updates and commands, then for its edges."""
-    writers: list[Runnable[Any, Any]] = node.writers
-    return writers
+    return cast("list[Runnable[Any, Any]]", node.writers)
 
 
 def run_without_graph(node: Any) -> None:
@@ -357,7 +353,7 @@ def coerced_context(context: Any, schema: object) -> Any:
 
 
 def _ends_with_run(handler: object) -> bool:
-    is_of_stream = streams_messages(handler) or streams_tools(handler) or streams_events(handler)
+    is_of_stream = streams(handler, "messages", "tools") or streams_events(handler)
     return is_of_stream or getattr(handler, "ends_with_run", False)
 
 
@@ -379,16 +375,28 @@ def stores_at_exit(config: RunnableConfig) -> bool:
 
 def stored_writes(
     config: RunnableConfig, pairs: Sequence[tuple[str, Any]], target: str, number: int
-) -> tuple[RunnableConfig, list[tuple[str, Any]], str]:
+) -> tuple[RunnableConfig, list[tuple[str, Any]], str, str]:
     """Return the arguments of `put_writes` for a node that writes `pairs` and leads to `target`.
 
     langgraph/pregel/_loop.py, 1.2: a run resumed at the checkpoint takes a task with writes for
     done. When the task ends, all its writes are stored, but savers keep the earlier write of an
     index in the list. So `target` is written as often as the task may send to other nodes.
     """
-    info = config["configurable"]["__pregel_runtime"].execution_info
     targets = [(f"branch:to:{target}", None)] * number
-    return checkpoint_of(config), [*pairs, *targets], info.task_id
+    # The path of the task, as `task_path_str` of langgraph/pregel/_algo.py, 1.2, writes it.
+    kind, place, *sent = config["metadata"]["langgraph_path"]
+    path = f"~{kind}, {place:010d}, {sent[0]:010d}" if sent else f"~{kind}, {place}"
+    info = config["configurable"]["__pregel_runtime"].execution_info
+    return checkpoint_of(config), [*pairs, *targets], info.task_id, path
+
+
+def put_stored(put_writes: Callable[..., Any], writes: tuple[Any, ...]) -> Any:
+    """Call `put_writes` or `aput_writes` of a saver with the result of `stored_writes`.
+
+    langgraph/pregel/_checkpoint.py, 1.2: a saver gets the path of a task if it takes the path. Some
+    savers (MongoDB's) look for the earlier writes of a task by its path as well.
+    """
+    return put_writes(*writes[: None if "task_path" in signature(put_writes).parameters else -1])
 
 
 def checkpoint_of(config: RunnableConfig) -> RunnableConfig:
@@ -529,8 +537,7 @@ def task_id(config: RunnableConfig) -> str:
 
     langgraph/pregel/_algo.py, 1.2: the namespace of a task ends with the id.
     """
-    namespace: str = config["configurable"]["checkpoint_ns"]
-    return namespace.rpartition(":")[2]
+    return str(config["configurable"]["checkpoint_ns"]).rpartition(":")[2]
 
 
 def task_namespace(metadata: Mapping[str, Any]) -> str | None:
@@ -711,14 +718,6 @@ def is_resumed(configurable: Mapping[str, Any]) -> bool:
     return bool(configurable.get("__pregel_resuming"))
 
 
-def streams_tools(handler: object) -> bool:
-    """Return True if a callback handler belongs to the stream mode "tools" of a graph.
-
-    langgraph/pregel/_tools.py, 1.2: its attribute `stream` puts a part into the stream.
-    """
-    return type(handler).__module__ == "langgraph.pregel._tools"
-
-
 def handler_variables() -> list[ContextVar[Any]]:
     """Return the variables of the context from which each run takes callback handlers.
 
@@ -749,18 +748,18 @@ def with_writer(config: RunnableConfig, wrap: Callable[[Put], Put]) -> RunnableC
 
     langgraph/config.py, 1.2: see `in_runtime`.
     """
-    runtime = config.get("configurable", {}).get("__pregel_runtime")
-    if runtime is None:
+    if (runtime := config.get("configurable", {}).get("__pregel_runtime")) is None:
         return config
     return in_runtime(config, replace(runtime, stream_writer=wrap(runtime.stream_writer)))
 
 
-def streams_messages(handler: object) -> bool:
-    """Return True if a callback handler belongs to the stream mode "messages" of a graph.
+def streams(handler: object, *modes: str) -> bool:
+    """Return True if a callback handler belongs to the stream mode "messages", or "tools".
 
-    langgraph/pregel/_messages.py, 1.2: LangGraph does not publish the class.
+    langgraph/pregel/_messages.py and _tools.py, 1.2: LangGraph publishes neither class. Attribute
+    `stream` of a handler of tools puts a part into the stream.
     """
-    return type(handler).__module__ == "langgraph.pregel._messages"
+    return type(handler).__module__ in [f"langgraph.pregel._{mode}" for mode in modes]
 
 
 def mark_invalid_resume(error: E) -> E:

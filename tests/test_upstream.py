@@ -301,7 +301,7 @@ async def test_handlers_of_streams_and_events_are_known_and_detached_work_has_no
 
     async def node(state: Any, config: RunnableConfig) -> Any:
         handlers = config["callbacks"].handlers  # type: ignore[union-attr]
-        messages = [h for h in handlers if upstream.streams_messages(h)]
+        messages = [h for h in handlers if upstream.streams(h, "messages")]
         seen.append((messages, [h for h in handlers if upstream.streams_events(h)]))
         detached: Any = upstream.detached(config, "1", Runtime())["callbacks"]
         own.append(detached.handlers)
@@ -367,7 +367,7 @@ def test_the_handler_of_a_stream_of_tools_puts_what_a_tool_emits_into_its_stream
 
     def note(state: Any, config: RunnableConfig) -> None:
         for handler in config["callbacks"].handlers:  # type: ignore[union-attr]
-            if upstream.streams_tools(handler):
+            if upstream.streams(handler, "tools"):
                 handler.stream = parts.append  # type: ignore[union-attr]
 
     calls = [{"name": "tell", "args": {}, "id": "1"}]

@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableBinding, RunnableConfig
 
 from agent_factory.hooks.flows import Flow, NextChunk
 from agent_factory.hooks.streams import stream_through
-from agent_factory.upstream import streams_messages
+from agent_factory.upstream import streams
 
 _METHODS = ("invoke", "ainvoke", "stream", "astream", "generate", "agenerate")
 
@@ -93,4 +93,4 @@ class Attempts:
 def attempts_in(config: RunnableConfig | None, write: Callable[[Any], None]) -> Attempts | None:
     """Return the attempts of a model call; None if nobody reads its tokens."""
     handlers = getattr((config or {}).get("callbacks"), "handlers", ())
-    return Attempts(write) if any(map(streams_messages, handlers)) else None
+    return Attempts(write) if any(streams(each, "messages") for each in handlers) else None

@@ -49,13 +49,14 @@ from agent_factory.upstream import (
     in_namespace,
     node_runnable,
     node_writers,
+    put_stored,
     read_keys,
     reading_after,
     saver_of,
     sent_writes,
     stored_writes,
     stores_at_exit,
-    streams_messages,
+    streams,
     super_step,
     task_id,
 )
@@ -380,7 +381,8 @@ class Step:
         config = reading_after(config, self._with_sent, fusion.kept)
         self._config = counting_graphs(config, lambda: next(self._graphs))  # of the step
         self._quiet_config = _unnamed(without_streaming(self._config))
-        self._has_saver = saver_of(config) is not None
+        self._saver = saver_of(config)
+        self._has_saver = self._saver is not None
         names_tasks = self._has_saver or fusion.records
         self._task = run.new_id() if names_tasks else ""  # the id of the nodes after the first
         self._last = first.name  # the last node whose writes the step has
@@ -445,16 +447,14 @@ class Step:
     def store(self) -> None:
         """Store the writes so far, if they have to outlive the rest of the step."""
         if self._pending.writes is not None:
-            saver, writes = self._pending.writes
-            self._pending.writes = None
-            saver.put_writes(*writes)
+            (saver, writes), self._pending.writes = self._pending.writes, None
+            put_stored(saver.put_writes, writes)
 
     async def astore(self) -> None:
         """Store the writes so far, as `store`."""
         if self._pending.writes is not None:
-            saver, writes = self._pending.writes
-            self._pending.writes = None
-            await saver.aput_writes(*writes)
+            (saver, writes), self._pending.writes = self._pending.writes, None
+            await put_stored(saver.aput_writes, writes)
 
     def reader_is_here(self) -> bool:
         """Wait for the reader of the stream at a possible end; return False if the step ends."""
@@ -587,7 +587,7 @@ class Step:
             return
         (result, state), self._pending.messages = self._pending.messages, None
         config: Any = self._node_config
-        handlers = list(filter(streams_messages, config["callbacks"].handlers))
+        handlers = [each for each in config["callbacks"].handlers if streams(each, "messages")]
         manager = CallbackManager(handlers, metadata=config["metadata"])
         name = config["metadata"]["langgraph_node"]
         # LangGraph's handler takes a span for a node if the span has the name in the metadata.
@@ -690,8 +690,8 @@ class Step:
 
     def _writes_before(self, target: str, preview: Preview) -> Any:
         """Return a saver, and the writes that have to outlive the rest of the step."""
-        saver, channels = saver_of(self._config), self._first.fusion.channels
-        if saver is None or stores_at_exit(self._config):
+        channels = self._first.fusion.channels
+        if self._saver is None or stores_at_exit(self._config):
             return None
         # LangGraph stores no writes to these channels either: a saver may not take the values.
         stored_pairs = [
@@ -699,7 +699,7 @@ class Step:
         ]
         calls = getattr(preview.persistent["messages"][-1], "tool_calls", ())
         pairs = [*stored_pairs, (LAST_NODE, self._last)]
-        return saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
+        return self._saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
 
     def _move_to(self, name: str, calls: list[dict[str, Any]] | None = None) -> None:
         self.position, self._graphs = Position(self._first.stages[name], calls), count()

@@ -21,7 +21,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from agent_factory.hooks.guards import MessageGuard
-from agent_factory.upstream import handler_variables, streams_tools, with_stream, with_writer
+from agent_factory.upstream import handler_variables, streams, with_stream, with_writer
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 """Name and arguments of a method of a handler."""
@@ -110,7 +110,7 @@ class Views:
             self._classes[kind] = self._class_of(kind)
         stand_in: Any = object.__new__(self._classes[kind])
         state = vars(handler)
-        if streams_tools(handler):
+        if streams(handler, "tools"):
             # The handler gives tools a function that writes to its stream, without its methods.
             state = {**state, "stream": _ToolStream(state["stream"], self)}
         stand_in.__dict__ = state

@@ -26,7 +26,7 @@ from langgraph.config import get_stream_writer
 from langgraph.types import Command
 
 from agent_factory.state.updates import Pair, Preview
-from agent_factory.upstream import current_config, streams_events, streams_messages
+from agent_factory.upstream import current_config, streams, streams_events
 
 # Events
 
@@ -316,7 +316,7 @@ _CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
 
 def observes_nodes(handler: BaseCallbackHandler) -> bool:
     """Return True if a callback handler listens to nodes: tracers do, counters of tokens do not."""
-    if handler.ignore_chain or streams_messages(handler):
+    if handler.ignore_chain or streams(handler, "messages"):
         return False
     kind, bases = type(handler), (BaseCallbackHandler, AsyncCallbackHandler)
     return any(
@@ -446,7 +446,7 @@ def _manager(config: RunnableConfig) -> Any:
     manager.add_tags(config.get("tags") or [])
     manager.add_metadata(config["metadata"])
     # LangGraph's stream of messages needs no span. It needs the messages themselves, with ids.
-    manager.handlers = [handler for handler in manager.handlers if not streams_messages(handler)]
+    manager.handlers = [handler for handler in manager.handlers if not streams(handler, "messages")]
     return manager
 
 

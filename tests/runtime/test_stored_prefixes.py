@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, AgentState, create_agent
+from agent_factory.prebuilt import agent_tool
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
@@ -121,3 +122,49 @@ def test_a_thread_continues_after_any_call_of_the_saver(
         found = shown(call(agent(saver), None, THREAD))
         assert found == expected, f"{stored} of {whole.calls}"
         assert len(asked) <= len(ANSWERS) - kept, f"{stored} of {whole.calls}"
+
+
+class OnePath(InMemorySaver):
+    """Refuses another path of a task, as a unique index without the path does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: dict[Any, str] = {}
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        place = config["configurable"]
+        task = place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"], task_id
+        assert self.paths.setdefault(task, task_path) == task_path
+        super().put_writes(config, writes, task_id, task_path)
+
+
+class WithoutPath(InMemorySaver):
+    """Takes no path, as savers older than the paths of tasks."""
+
+    def put_writes(self, config: Any, writes: Any, task_id: str) -> None:  # type: ignore[override]
+        super().put_writes(config, writes, task_id)
+
+    async def aput_writes(self, config: Any, writes: Any, task_id: str) -> None:  # type: ignore[override]
+        super().put_writes(config, writes, task_id)
+
+
+@each("fused", [True, "turn", False])
+@each("saver_class", [OnePath, WithoutPath])
+def test_the_writes_of_a_task_have_one_path(
+    call: Run, collect: Run, saver_class: Any, fused: Any
+) -> None:
+    asks = {"name": "ask", "args": {"request": "Where is it?"}, "id": "ask"}
+
+    def agent(turns: list[Any], *tools: Any, **options: Any) -> Any:
+        model, stack = ScriptedChatModel(turns), [Quiet(), Logs()]
+        return create_agent(model, [look, *tools], middleware=stack, fused=fused, **options)
+
+    inner = agent_tool(agent([answer] * 3), name="ask", description="Ask.")
+    outer = agent([[*looks(0), asks], answer, "Nowhere."], inner, checkpointer=saver_class())
+    call(outer, {"messages": "Where is it?"}, THREAD)
+    outer = agent([looks(1), looks(2, 3), "Gone."], checkpointer=outer.checkpointer)
+    collect(outer, {"messages": "And now?"}, THREAD, stream_mode=["messages", "updates"])
+    results = [m.text for m in outer.get_state(THREAD).values["messages"] if m.type == "tool"]
+    assert sorted(results) == sorted(
+        ["Nowhere.", *(f"nothing at {n}" for n in (0, 2, 3, 4, 1, 2, 3))]
+    )
