@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -24,7 +23,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.constants import START
 from langgraph.types import Interrupt
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection, delete, text
 
 from agent_factory.middleware.steering import STEERING_READ
 from agent_factory.service.database import Database, driver_connection
@@ -251,21 +250,21 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to the thread of the lease, with the writes of tasks."""
-        source: RunnableConfig = {"configurable": {"thread_id": source_thread_id}}
-        # The oldest first: each checkpoint names its parent.
-        for entry in reversed([*self.list(source)]):
-            namespace = entry.config["configurable"]["checkpoint_ns"]
-            place = {"thread_id": target_thread_id, "checkpoint_ns": namespace}
-            # LangGraph's savers take the id in the config as the id of the parent.
-            if entry.parent_config is not None:
-                place["checkpoint_id"] = entry.parent_config["configurable"]["checkpoint_id"]
-            versions = entry.checkpoint["channel_versions"]
-            config = self.put({"configurable": place}, entry.checkpoint, entry.metadata, versions)
-            writes: dict[str, list[tuple[str, object]]] = defaultdict(list)
-            for task, channel, value in entry.pending_writes or ():
-                writes[task].append((channel, value))
-            for task, task_writes in writes.items():
-                self.put_writes(config, task_writes, task)
+
+        def write(saver: BaseCheckpointSaver[str], connection: Connection) -> None:
+            # `list` returns writes without the paths of their tasks, which order the messages of a
+            # delta channel, so the rows are copied.
+            of_postgres = ["checkpoints", "checkpoint_blobs", "checkpoint_writes"]
+            threads = {"source": source_thread_id, "target": target_thread_id}
+            for table in ["checkpoints", "writes"] if self.database.is_sqlite else of_postgres:
+                columns = connection.execute(text(f"SELECT * FROM {table} LIMIT 0")).keys()
+                names = ", ".join(name for name in columns if name != "thread_id")
+                rows = f"SELECT :target, {names} FROM {table} WHERE thread_id = :source"
+                connection.execute(
+                    text(f"INSERT INTO {table} (thread_id, {names}) {rows}"), threads
+                )
+
+        self._write(write)
 
     def _note_questions(
         self, connection: Connection, job: str, interrupts: Sequence[Interrupt]
@@ -317,6 +316,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
     aput = in_thread(put)
     aput_writes = in_thread(put_writes)
     adelete_thread = in_thread(delete_thread)
+    acopy_thread = in_thread(copy_thread)
 
     async def alist(
         self, config: RunnableConfig | None, **options: Any

@@ -51,7 +51,10 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
         assert GOES_ON.wait(WAIT)
     if not text.startswith("pay"):
         return AIMessage(f"You said: {text}")
-    return AIMessage("", tool_calls=[{"name": "pay", "args": {"to": text}, "id": uuid4().hex}])
+    bills = text.split(" and ")
+    return AIMessage(
+        "", tool_calls=[{"name": "pay", "args": {"to": bill}, "id": uuid4().hex} for bill in bills]
+    )
 
 
 def desk(*, asks: bool = True, **options: Any) -> Any:
@@ -157,6 +160,13 @@ def test_a_thread_is_copied(service: Service, thread: str, agent: str) -> None:
     assert service.threads.copy(empty, tenant="acme").tenant == "acme"
     with pytest.raises(NotFound):
         service.threads.copy(empty, tenant="other")
+
+
+def test_a_copy_keeps_the_order_of_parallel_results(service: Service, thread: str) -> None:
+    bills = " and ".join(f"pay {number}" for number in range(12))
+    service.submit("free", thread=thread, message=bills).result(WAIT)
+    copy = service.threads.copy(thread).id
+    assert service.threads.state(copy).values == service.threads.state(thread).values
 
 
 def test_a_cancelled_run_is_rolled_back(service: Service, thread: str) -> None:
