@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -600,6 +601,22 @@ def test_a_build_does_not_search_for_calls_of_an_output_tool() -> None:
     assert not list(default_findings(plan(*stack, tools=["refund", answer])))
     (finding,) = default_findings(plan(*stack, tools=["refund", "search", answer]))
     assert finding.reason.startswith("decides about calls of search in a hook")
+
+
+def test_only_a_jump_to_the_tools_bypasses_a_guard_in_a_hook() -> None:
+    """A build searches for no other jumps."""
+    outer, inner = (
+        [hook(name, phase, jump) for phase in Phase for jump in JUMPS] for name in ("A", "B")
+    )
+    bypasses = 0
+    for first, second, place in product(outer, inner, range(3)):
+        stack: list[Any] = [first, second]
+        stack[place:place] = REVIEW
+        noes = counterexamples(plan(*stack), ["tool refund passes Review"])
+        jumps = first.can_jump_to | second.can_jump_to
+        assert "tools" in jumps or not any(no.opened_by for no in noes), stack
+        bypasses += any(no.opened_by for no in noes)
+    assert bypasses > 100
 
 
 # Cost
