@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 from operator import add
 from typing import Annotated, Any, Required
 
 import pytest
 from langchain_core.callbacks import (
-    AsyncCallbackHandler,
-    BaseCallbackHandler,
     UsageMetadataCallbackHandler,
 )
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -18,7 +15,6 @@ from langgraph.channels import DeltaChannel, NamedBarrierValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_config
-from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Overwrite, interrupt
 
@@ -145,14 +141,6 @@ def test_hooks_run_again_if_the_model_gave_no_answer(update: Any, error: Any, ag
     assert counting.ran == (2 if again and update is None else 1)
 
 
-def test_fewer_steps_count_towards_the_limit() -> None:
-    limit: Any = {"recursion_limit": 9}
-    with pytest.raises(GraphRecursionError):
-        create_agent(model(), [find], middleware=busy(8), fused=False).invoke(ASK, limit)
-    agent = create_agent(model(), [find], middleware=busy(8), fused=True)
-    assert agent.invoke(ASK, limit)["messages"][-1].text == "Done."
-
-
 @each("fused", [None, 1.5, "all"])
 def test_other_values_of_fused_are_refused(fused: Any) -> None:
     with pytest.raises(ArgumentError, match="'turn'"):
@@ -215,35 +203,6 @@ def test_with_an_unknown_channel_for_messages_every_node_takes_a_step() -> None:
 
 
 # --- who watches --------------------------------------------------------------------------------
-
-
-class Handler(BaseCallbackHandler):
-    """Handler of chains, of which nodes are some."""
-
-    def __init__(self) -> None:
-        self.nodes: list[str] = []
-
-    def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
-        self.nodes.append(kwargs["name"])
-
-
-class AsyncHandler(AsyncCallbackHandler, Handler):
-    """The same, awaited."""
-
-    async def on_chain_start(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
-        self.nodes.append(kwargs["name"])
-
-
-HOOKS = [f"busy {index}.before_agent" for index in range(3)]
-
-
-@each("handler, is_async", [(Handler, False), (Handler, True), (AsyncHandler, True)])
-def test_a_callback_that_listens_to_nodes_sees_every_hook(handler: Any, is_async: bool) -> None:
-    agent = create_agent(model(), [find], middleware=busy(3), fused=True)
-    listener = handler()
-    config: Any = {"callbacks": [listener]}
-    asyncio.run(agent.ainvoke(ASK, config)) if is_async else agent.invoke(ASK, config)
-    assert [name for name in listener.nodes if name in HOOKS] == HOOKS
 
 
 def test_a_callback_that_listens_to_models_does_not_prevent_fusion(call: Run) -> None:

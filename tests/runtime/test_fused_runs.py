@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 from typing import Annotated, Any, NotRequired
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.cache.memory import InMemoryCache
-from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START, StateGraph
 from langgraph.managed import RemainingSteps
-from langgraph.prebuilt import InjectedState, ToolRuntime
+from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import RunControl, get_runtime
 from langgraph.types import Command, interrupt
 
@@ -24,9 +21,7 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     Decision,
-    Invoke,
     Jump,
-    OmitFromOutput,
     create_agent,
     create_react_agent,
     hook_config,
@@ -175,37 +170,6 @@ def test_an_endless_loop_gets_an_error_with_a_hint(fused: Any) -> None:
 # --- what tools see and do ----------------------------------------------------------------------
 
 
-class Noted(AgentState[Any]):
-    """Keys that stay, and one that passes."""
-
-    log: NotRequired[Annotated[list[str], operator.add]]
-    flash: NotRequired[Annotated[str, EphemeralValue(str), OmitFromOutput]]
-
-
-class Notes(AgentMiddleware):
-    state_schema = Noted
-
-    def after_model(self, state: Any, runtime: Any) -> Any:
-        return {"log": ["noted"], "flash": "passes"}
-
-
-def test_tools_see_what_they_see_hook_by_hook(call: Run, fused: Any) -> None:
-    def look(state: Annotated[Any, InjectedState], runtime: ToolRuntime) -> str:
-        """Look."""
-        same = runtime.state == state
-        state["log"].append("mine alone")
-        runs = runtime.config["metadata"]["langgraph_node"]
-        return f"{sorted(state)} {len(state['messages'])} {state['log']} {same} {runs}"
-
-    def said(fused: Any) -> Any:
-        model = ScriptedChatModel([[{"name": "look", "args": {}}]] * 2 + ["Done."])
-        outcome = call(create_agent(model, [look], middleware=[Notes()], fused=fused), ASK)
-        return texts(outcome), outcome["log"]
-
-    assert said(fused) == said(False)
-    assert "tools" in said(fused)[0][1]
-
-
 @each("saver", [None, InMemorySaver()])
 def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
     call: Run, fused: Any, saver: Any
@@ -224,33 +188,6 @@ def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
         call(agent, ASK, {"configurable": {"thread_id": f"{call} {fused}"}})
     assert "name 'tools'" in "".join(caught.value.__notes__)
     assert (ran, len(spy.tasks)) == (["0"], 2)
-
-
-@each("nested", [False, True])
-def test_an_interrupt_is_returned_and_nothing_runs_twice(
-    call: Run, fused: Any, nested: bool
-) -> None:
-    ran = []
-
-    def ask(query: str) -> str:
-        """Ask a person."""
-        ran.append(query)
-        return str(interrupt(f"{query}?"))
-
-    spy = Spy()
-    agent = create_agent(ScriptedChatModel([calls("ask")]), [ask], middleware=[spy], fused=fused)
-
-    def ask_inner(query: str) -> str:
-        """Ask another agent."""
-        ran.append("goes in")
-        return str(agent.invoke(ASK))
-
-    model = ScriptedChatModel([calls("ask_inner")])
-    outer = create_agent(model, [ask_inner], fused=fused) if nested else agent
-    outcome = call(outer, ASK)
-    assert [waiting.value for waiting in outcome["__interrupt__"]] == ["0?"]
-    assert [message.type for message in outcome["messages"]] == ["human", "ai"]
-    assert (ran, len(spy.tasks)) == (["goes in"] * nested + ["0"], 2)
 
 
 def test_parallel_runs_do_not_share_state(fused: Any) -> None:
@@ -290,27 +227,6 @@ def found(**options: Any) -> Any:
 # --- agents inside graphs and tools -------------------------------------------------------------
 
 
-def test_a_stream_with_subgraphs_shows_the_hooks_of_agents_in_tools_and_in_graphs(
-    collect: Run,
-) -> None:
-    def shown(fused: bool) -> Any:
-        options: Any = {"middleware": busy(3), "checkpointer": True, "fused": fused}
-        inner = create_agent(ScriptedChatModel(["Inner."] * 2), **options)
-
-        def find(query: str) -> str:
-            """Find something."""
-            return str(inner.invoke(ASK)["messages"][-1].text)
-
-        graph: Any = StateGraph(AgentState).add_node("agent", inner).add_edge(START, "agent")
-        for outer in (create_agent(model(), [find], fused=fused), graph.compile()):
-            parts = collect(outer, ASK, stream_mode="updates", subgraphs=True)
-            updates = [(len(namespace), list(update)) for namespace, update in parts]
-            assert (1, ["busy 2.before_model"]) in updates
-            yield updates
-
-    assert [*shown(True)] == [*shown(False)]
-
-
 # --- graphs inside hooks, and models of hooks ---------------------------------------------------
 
 
@@ -339,30 +255,6 @@ def test_a_bound_config_applies_to_fused_runs() -> None:
     assert len(steps(agent)) == 5
 
 
-def test_models_of_hooks_are_not_streamed(call: Run) -> None:
-    seen: list[Any] = []
-
-    class Ear(BaseCallbackHandler):
-        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
-            seen.append(kwargs["tags"])
-
-    class Mood(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            ScriptedChatModel(["Cheerful."]).invoke("In what mood is the user?")
-
-        def around_model(self, request: Any) -> Any:
-            yield Invoke(ScriptedChatModel(["Still."]), "And now?")
-            return (yield request)
-
-    results = []
-    for fused in (False, True, "turn"):
-        agent = done(*busy(1), Mood(), checkpointer=None, fused=fused)
-        call(agent, ASK, {"callbacks": [Ear()]})
-        results.append([sorted(tag for tag in tags if "seq" not in tag) for tags in seen])
-        seen.clear()
-    assert results[0] == results[1] == results[2]
-
-
 class Hasty(AgentMiddleware):
     """Leaves the run with its second turn."""
 
@@ -383,26 +275,6 @@ def test_the_decision_log_is_that_of_a_run_hook_by_hook(call: Run) -> None:
         )
     assert len(results[0]) > 10
     assert results[0] == results[1] == results[2]
-
-
-@each("mode", ["messages", ["messages", "values"]], ids=str)
-def test_messages_of_a_hook_after_the_model_are_streamed(collect: Run, mode: Any) -> None:
-    """It writes in a separate step, because the answer of the model is stored before."""
-
-    class Adding(AgentMiddleware):
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            return {"messages": [AIMessage(f"{self.name} adds")]}
-
-    shown = []
-    for fused in (True, False):
-        agent = done(*busy(1), Adding(name="one"), Adding(name="two"), fused=fused)
-        parts = collect(agent, ASK, THREAD, stream_mode=mode)
-        events = [part if mode == "messages" else part[1] for part in parts if part[0] != "values"]
-        shown.append(
-            [(message.text, m["langgraph_node"], m["langgraph_step"]) for message, m in events]
-        )
-    assert shown[0] == shown[1]
-    assert ("one adds", "one.after_model", 5) in shown[0]
 
 
 class Tools:
