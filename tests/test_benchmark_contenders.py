@@ -8,7 +8,6 @@ import sqlite3
 import sys
 import threading
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -30,11 +29,9 @@ from benchmarks.efforts import FULL, GOALS_ONLY, SHORT, Effort, Thread
 from benchmarks.floor import floor
 from benchmarks.goals import GOALS
 from benchmarks.groups import GROUPS
-from benchmarks.harness import Figure, Interval, now
+from benchmarks.harness import Figure, now
 from benchmarks.others import others
 from benchmarks.parts import REST, TURN, TURNS, WITHIN
-from benchmarks.plot import plot
-from benchmarks.report import Report, report
 from benchmarks.runs import QUESTION, Setting
 from benchmarks.savers import CONFIG, Mode, Saver
 from benchmarks.scripted import FreeModel, add, history, wordy_add
@@ -413,41 +410,3 @@ def test_a_turn_takes_the_steps_that_it_is_charged_for() -> None:
     hook_by_hook = contenders.Transition("", {"fused": False})
     assert steps(contenders.ours(hook_by_hook), 2, Saver.NONE) == 2 + 2 * 2
     assert steps(contenders.ours(hook_by_hook), 2, Saver.MEMORY) == 2 + 2 * 2
-
-
-def row(name: str, of: str, cpu: float, goal: str | None = "watched") -> Figure:
-    value = Interval(9, 9, 9)
-    return Figure(
-        "watched", name, of, "langchain", "ms", value, Interval(cpu, cpu, cpu), [1, 1], 3, goal
-    )
-
-
-def drawn(*figures: Figure) -> Any:
-    """The elements of the picture by class, and its texts."""
-    root = ET.fromstring(plot(Report("2026-11-23", {"langchain": "1.4.7"}, figures)))
-    kinds: dict[str, list[Any]] = {}
-    for element in root.iter():
-        kinds.setdefault(element.get("class", ""), []).append(element)
-    return kinds, [element.text for element in root.iter() if element.tag.endswith("}text")]
-
-
-def test_a_picture_shows_the_default_over_the_peer() -> None:
-    kinds, texts = drawn(
-        row("invoke, no saver", "agent_factory", 0.125),
-        row("invoke, no saver", "agent_factory fused", 0.11, None),
-        row('stream "values", no saver', "agent_factory", 1.5),
-        row("invoke, memory", "agent_factory", 0.25),
-    )
-    fast, slow = kinds["bar"], kinds["slow"]
-    assert [float(bar.get("width")) for bar in fast] == [25, 50], "langchain's 1.00 is at 200"
-    assert [float(bar.get("width")) for bar in slow] == [250], "a bar is cut off"
-    assert len(kinds["goal"]) == 3
-    kinds, _ = drawn(row("invoke, memory", "agent_factory", 0.25, goal=None))
-    assert "bar" not in kinds, "what has no goal has not reached it"
-    assert {"0.12", "1.50", "0.25", 'stream "values"', "no saver", "memory saver"} <= set(texts)
-    assert "0.11" not in texts
-
-
-def test_a_picture_needs_figures() -> None:
-    with pytest.raises(ValueError, match="must have figures of the group 'watched'"):
-        plot(report([]))

@@ -35,10 +35,9 @@ from benchmarks import (
 from benchmarks.contenders import BY_HAND, HOOKS, OURS, PEER
 from benchmarks.efforts import FULL
 from benchmarks.goals import GOALS
-from benchmarks.harness import Absent, Contender, Figure, Interval, Match, Pair, Tally, Timed
+from benchmarks.harness import Absent, Contender, Figure, Match, Pair, Tally, Timed
 from benchmarks.others import AGNO, NOT_INSTALLED, OPENAI_AGENTS, PLUGIN, PYDANTIC_AI, libraries
 from benchmarks.peer_kills import ANSWERED, CALLS, LOST, ONCE, REPEATED, end_of
-from benchmarks.peers_page import losses, plugin_table, rows_of, tables
 from benchmarks.runs import QUESTION, Setting, built, until_done
 from benchmarks.savers import CONFIG, Mode, Saver
 from benchmarks.scripted import FreeModel, add
@@ -214,47 +213,6 @@ def test_a_plugin_without_its_package_or_a_server_is_absent(
 
 
 # Tables, sentences and the picture
-
-
-def amount(of: str, value: float, over: str | None = None, **other: Any) -> Figure:
-    interval = Interval(value, value, value)
-    rest = {"group": "peers", "name": "a turn", "unit": "ms a turn", "cpu": interval} | other
-    return Figure(**rest, of=of, over=over, value=Interval(9, 9, 9), sides=[1], rounds=3, goal=None)
-
-
-def exact(found: Figure, value: float) -> Figure:
-    return replace(found, value=Interval(value, value, value))
-
-
-def counted(of: str, once: float, repeated: float, lost: float = 0, answered: float = 100) -> Any:
-    values = {ONCE: once, REPEATED: repeated, LOST: lost, ANSWERED: answered}
-    return [
-        exact(amount(of, 1, name="killed", unit=unit, cpu=None), value)
-        for unit, value in values.items()
-    ]
-
-
-def cells(figures: list[Figure]) -> list[str]:
-    return tables(report.report(figures)).splitlines()[-1].strip("| ").split(" | ")
-
-
-def test_after_kills_more_good_ends_are_better_and_then_fewer_repeats() -> None:
-    row = counted(OURS, 50, 0.5) + counted(PEER, 50, 0.25, 1, 75) + counted(AGNO, 0, 0)
-    assert cells(row)[1:4] == [
-        "50 %, 0.5 repeated",
-        "**50 %, 0.25 repeated, 1 lost, 25 % without an answer**",
-        "not measured",
-    ]
-    assert losses(report.report(row)).startswith(f"- **{PEER}**: killed (50 %, 0.25 repeated")
-    (one,) = rows_of(report.report(row))
-    assert one.best([OURS, PEER, AGNO]) == [PEER]
-
-
-def test_a_contender_alone_is_not_the_best_and_is_dated_with_its_packages() -> None:
-    alone = report.report([replace(each, group="temporal") for each in counted(PLUGIN, 0, 1)])
-    assert plugin_table(alone).splitlines()[-1] == "| killed | 0 %, 1 repeated |"
-    assert {PLUGIN, "temporalio"} <= alone.versions.keys()
-    assert PLUGIN not in report.report(counted(AGNO, 0, 1)).versions
 
 
 def figures(*pairs: Pair, inside: bool = True) -> list[Figure]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +19,7 @@ from tables import each
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import __main__ as command
-from benchmarks import figures_page, goals_plot, harness, instructions, report, store, written
+from benchmarks import figures_page, harness, instructions, report, store, written
 from benchmarks.efforts import Effort
 from benchmarks.goals import GOALS
 from benchmarks.groups import GROUPS
@@ -179,16 +178,6 @@ def test_goals_get_harder_and_say_what_they_were_set_by() -> None:
         assert goal.source
         assert goal.reach or goal.then
         assert not (goal.reach and goal.then) or goal.then < goal.reach
-
-
-def test_a_table_has_a_line_for_each_figure_and_an_exact_amount_has_no_range() -> None:
-    found = figure(Interval(2, 2, 2.5))
-    exact = figure(Interval(18, 18, 18), goal=None, over=None, cpu=None, unit="checkpoints a turn")
-    assert report.table([found, exact]).splitlines()[-2:] == [
-        "| group: name | a / b | 2.00 (2.00-2.50) | 2.00 (2.00-2.50) | 2 / 1 ms "
-        "| 1.2: no | 1.1: no |",
-        "| group: name | a | 18 checkpoints a turn |  |  |  |  |",
-    ]
 
 
 def test_text_is_replaced_between_its_markers_only() -> None:
@@ -441,62 +430,5 @@ def test_the_first_page_is_read_in_minutes() -> None:
     assert len(words) <= 1_500
 
 
-def test_the_short_table_says_what_was_not_measured() -> None:
-    lines = figures_page.headlines({}).splitlines()
-    assert len(lines) == 2 + len(figures_page.HEADLINES)
-    assert lines[2] == "| a run with 16 middleware | langchain | not measured |  |"
-    seen = row("invoke, no saver", 0.25, group="watched")
-    versions = {"langchain": "1.5.2"}
-    lines = figures_page.headlines({"watched": Report("2026-01-01", versions, [seen])}).splitlines()
-    assert lines[2] == "| a run with 16 middleware | langchain 1.5.2 | **0.25** | 1 / 2 |"
-
-
 def test_the_short_table_finds_each_of_its_rows() -> None:
     assert "not measured" not in figures_page.headlines(store.stored())
-
-
-def missed(*figures: Figure) -> list[str]:
-    return figures_page.misses({"build": report.report(figures)}).splitlines()[2:]
-
-
-def test_a_missed_goal_has_a_row_with_its_worst_figure_beyond_noise() -> None:
-    worse, bad = row("worse", 1.5, "layers"), row("bad", 1.3, "layers")
-    noisy = replace(row("noisy", 1.3, "layers"), value=Interval(1.3, 1.1, 1.5))
-    line = f"| {GOALS['layers'].what} | {{}} | build: {{}} | 1.2 |"
-    assert missed(bad, worse, row("fine", 0.1, "build")) == [line.format(1.5, "worse")]
-    assert missed(noisy) == []
-    assert missed(bad, replace(noisy, value=Interval(1.5, 1.1, 1.9))) == [line.format(1.3, "bad")]
-    none = figures_page.misses({"build": report.report([row("fine", 0.1, "build")])})
-    assert none == "No goal is missed."
-
-
-@each(
-    "value, kind",
-    [
-        (Interval(0.6, 0.6, 0.6), "bar"),
-        (Interval(1.3, 1.1, 1.5), "open"),
-        (Interval(2.4, 2.4, 2.4), "missed"),
-    ],
-)
-def test_a_dot_shows_how_far_a_goal_is(value: Interval, kind: str) -> None:
-    found = replace(row("a", 1.0, "layers"), value=value)
-    picture = goals_plot.goals_plot({"build": report.report([found])})
-    (dot,) = dots(picture, lambda element: element.tag.endswith("}circle"))
-    assert dot.get("class") == kind
-    (goal,) = dots(picture, lambda element: element.get("class") == "peer")
-    is_beyond = float(dot.get("cx", "")) > float(goal.get("x1", ""))
-    assert is_beyond == (value.middle > 1.2)
-    assert f">{value.middle / 1.2:.2f}<" in picture
-    assert f"{len(GOALS) - 1} goals have no stored figure" in picture
-
-
-def dots(picture: str, is_wanted: Callable[[ET.Element], bool]) -> list[ET.Element]:
-    return [element for element in ET.fromstring(picture).iter() if is_wanted(element)]
-
-
-def test_a_goal_of_which_nothing_was_measured_has_no_outcome() -> None:
-    absent = replace(row("a", 1.0, "layers"), value=NOTHING, reason="b: not installed")
-    standings = {each.goal.key: each for each in goals_plot.standings([absent])}
-    assert standings.keys() == GOALS.keys()
-    assert standings["layers"].figure is None
-    assert standings["layers"].outcome == ""
