@@ -26,7 +26,7 @@ from agent_factory import (
     dynamic_prompt,
     wrap_model_call,
 )
-from agent_factory.decisions.prefix.change import PARTS, REPAIR, change_of
+from agent_factory.decisions.prefix.change import PARTS, change_of
 from agent_factory.decisions.prefix.digest import (
     BLOCK,
     Prefix,
@@ -180,18 +180,6 @@ def test_what_was_read_is_a_copy() -> None:
     (known,) = tracker._threads.values()
     assert known.places[-1].messages == tuple(map(digest_of, history[:7]))
     assert not tracker._read
-
-
-def test_a_repair_within_a_run_is_found() -> None:
-    tracker = PrefixTracker(exact=False)
-    given: list[Any] = [HumanMessage("Hi"), HumanMessage("Well?")]
-    assert answered(tracker, given, goes_on=True) == []
-    given = [*given, HumanMessage("And?")]
-    repaired = [HumanMessage("Repaired"), *given[1:]]
-    request: Any = ModelRequest(model=MODEL, messages=repaired, runtime=RUNTIME)
-    sent = SentRequest(given, (request,), None, repaired)
-    (change,) = tracker.answered(sent, AIMessage("", tool_calls=CALL), {})
-    assert (change.culprit, change.text) == (REPAIR, "edits messages[0]")
 
 
 def test_threads_that_were_not_used_for_long_are_forgotten(

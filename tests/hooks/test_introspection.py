@@ -656,15 +656,6 @@ def test_a_coroutine_hook_takes_config() -> None:
     assert result["messages"][1].text == "Ada"
 
 
-def test_a_hook_with_another_parameter_is_refused_by_name() -> None:
-    class Wrong(AgentMiddleware):
-        def before_model(self, state: Any, runtime: Any, user: str) -> Any:  # type: ignore[override]
-            return None
-
-    with pytest.raises(ArgumentError, match=r"Wrong\.before_model.*'user'"):
-        create_agent(ScriptedChatModel([]), middleware=[Wrong()])
-
-
 BUILT_INS: list[tuple[type[Any], dict[str, Any], str]] = [
     (PIIMiddleware, {"pii_type": "email", "apply_to_output": True}, "after_model"),
     (HumanInTheLoopMiddleware, {"interrupt_on": {}, "interrupt_mode": "per_call"}, "after_model"),

@@ -86,14 +86,6 @@ def test_pending_calls_are_listed_by_id(act: Act, mode: Any) -> None:
     assert {call.allowed for call in calls} == {("approve", "reject")}
 
 
-def test_two_identical_calls_are_distinguished(act: Act) -> None:
-    alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
-    agent, till = asked(alike, "Done.")
-    result = act("decide", agent, {"a": {"type": "reject"}, "b": {"type": "approve"}})
-    assert till.done == [1]
-    assert results_by_id(result)["b"] == "paid 1"
-
-
 def test_identical_calls_of_which_some_are_reviewed_are_distinguished_by_id(act: Act) -> None:
     alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
     only_b = {"allowed_decisions": ["reject"], "when": lambda r: r.tool_call["id"] == "b"}
@@ -215,28 +207,6 @@ def test_decisions_of_one_stop_do_not_apply_to_the_next(act: Act) -> None:
     assert [(call.kind, call.decision) for call in waiting.calls] == [("pause", None)] * 2
     act("reject", agent)
     assert not till.done
-    assert goes_on(agent)
-
-
-@each("reason, said", [("No money.", "No money."), (None, "A reviewer rejected this call of pay")])
-def test_rejected_calls_get_a_result_and_the_model_continues(
-    act: Act, mode: Any, reason: Any, said: str
-) -> None:
-    agent, till = asked(payments(1, 2), "I did not pay.", mode=mode)
-    result = act("reject", agent, reason)
-    results = results_by_id(result)
-    assert results.keys() == {"call_1", "call_2"}
-    assert all(text.startswith(said) for text in results.values())
-    assert result["messages"][-1].text == "I did not pay."
-    assert not till.done
-    assert goes_on(agent)
-
-
-def test_an_edited_call_runs_and_the_model_reads_about_the_edit(act: Act, mode: Any) -> None:
-    agent, till = asked(payments(100), "Done.", mode=mode)
-    result = act("edit", agent, {"euros": 10})
-    assert till.done == [10]
-    assert results_by_id(result)["call_100"].startswith("paid 10\n\n[A reviewer changed this call")
     assert goes_on(agent)
 
 

@@ -116,7 +116,7 @@ def test_every_kind_of_turn_error_is_tested() -> None:
     others = {"MissingNode"}  # in test_changed_stacks
     # in test_run_inputs and test_review
     others |= {"UnknownInput", "ReviewError", "NothingPending", "UnknownCall", "NoThread"}
-    others |= {"InvalidAnswer"}  # in test_client_tool and test_approval_laws
+    others |= {"InvalidAnswer"}  # in test_client_tools and test_service
     assert kinds - others - {"TurnError", "StructuredOutputError"} == {kind for kind, *_ in TROUBLE}
 
 

@@ -332,7 +332,6 @@ async def test_a_review_is_input_that_a_message_gives(url: str, service: Service
 @pytest.mark.parametrize(
     ("agent", "asked", "part", "answer"),
     [
-        ("desk", "pay", {"type": "respond", "message": "Paid by cash."}, "Done: Paid by cash."),
         ("asker", '{"about":"tea"}', "green tea", "Done: They said green tea."),
         ("asker", '{"about":"tea"}', {"n": 2}, "Done: They said {'n': 2}."),
     ],

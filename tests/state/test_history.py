@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
-from langgraph.types import interrupt
 
 from agent_factory import before_model, create_agent, wrap_model_call
 from agent_factory.state import history
@@ -284,37 +282,6 @@ def careful(*steps: Any) -> ScriptedChatModel:
         return answer
 
     return ScriptedChatModel([checked(step) for step in steps])
-
-
-def test_a_new_question_while_calls_are_pending(call: Any) -> None:
-    model = careful(calls("a", "b"), "Something else.")
-    agent = create_agent(model, [add], checkpointer=InMemorySaver(), interrupt_before=["tools"])
-    call(agent, ask(), THREAD)
-    result = call(agent, ask("Never mind."), THREAD)
-    assert kinds(result["messages"]) == ["human", "ai", "tool", "tool", "human", "ai"]
-    assert [m.text for m in result["messages"][2:4]] == [UNANSWERED] * 2
-    assert kinds(model.requests[1].messages) == ["human", "ai", "tool", "tool", "human"]
-
-
-def crashing() -> Any:
-    """Stop a run by an error."""
-    raise RuntimeError("crash")
-
-
-@each("stops", [crashing, lambda: interrupt("Sure?")])
-def test_a_new_question_after_a_tool_crashed_or_asked(call: Any, stops: Any) -> None:
-    @tool("add")
-    def stopping(a: int, b: int) -> int:
-        """Add two numbers."""
-        return int(stops())
-
-    model = careful(calls("a"), "Let us go on.")
-    agent = create_agent(model, [stopping], checkpointer=InMemorySaver())
-    with suppress(RuntimeError):
-        call(agent, ask(), THREAD)
-    result = call(agent, ask("Still there?"), THREAD)
-    assert kinds(result["messages"]) == ["human", "ai", "tool", "human", "ai"]
-    assert result["messages"][2].status == "error"
 
 
 async def test_a_new_question_after_a_cancelled_run() -> None:
