@@ -282,22 +282,6 @@ def test_a_command_with_a_goto_says_where_to_go_on(call: Run) -> None:
     assert texts(call(agent, Command(goto="model"), THREAD))[-1] == "ai: Done."
 
 
-def test_an_answer_that_leads_to_a_missing_node_raises(call: Run) -> None:
-    """The model has answered, and the process died before the checkpoint of that step."""
-    saver = InMemorySaver()
-
-    class Dies(AgentMiddleware):
-        def after_model(self, state: Any, runtime: Any) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        desk(saver, Dies(name="Old")).invoke(ASK, THREAD, durability="sync")
-    stored: Any = saver.get_tuple(THREAD)
-    assert ("branch:to:Old.after_model", None) in [write[1:] for write in stored.pending_writes]
-    with pytest.raises(MissingNode, match=r"Old\.after_model"):
-        call(desk(saver, calls=None), None, THREAD)
-
-
 def test_an_earlier_checkpoint_can_be_resumed_although_it_led_to_a_missing_node(call: Run) -> None:
     saver = InMemorySaver()
     waiting(saver, human("Old"), fused=False)

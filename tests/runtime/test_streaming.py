@@ -138,25 +138,6 @@ class Inner(AgentMiddleware):
     around_tool = around_model
 
 
-class AsyncInner(AgentMiddleware):
-    def __init__(self, secret: Any) -> None:
-        self.secret = secret
-
-    async def abefore_model(self, state: Any, runtime: Any) -> None:
-        await self.secret.ainvoke("hook")
-
-    aafter_model = abefore_model
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        await self.secret.ainvoke("before")
-        response, _ = await asyncio.gather(handler(request), self.secret.ainvoke("aside"))
-        return response
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        await self.secret.ainvoke("before")
-        return await handler(request)
-
-
 @each("asks_an_agent", [False, True])
 def test_models_and_agents_that_middleware_call_are_not_streamed(
     collect: Any, asks_an_agent: bool
@@ -167,14 +148,6 @@ def test_models_and_agents_that_middleware_call_are_not_streamed(
     agent = create_agent(model(), [add], middleware=[inner])
     assert words(collect(agent, ASK, stream_mode="messages")) == ["5", "It ", "is ", "five."]
     assert len(secret.requests) == 12
-
-
-async def test_models_that_async_middleware_call_are_not_streamed() -> None:
-    secret = ScriptedChatModel(["A secret."] * 50)
-    agent = create_agent(model(), [add], middleware=[AsyncInner(secret)])
-    chunks = [chunk async for chunk in agent.astream(ASK, stream_mode="messages")]
-    assert words(chunks) == ["5", "It ", "is ", "five."]
-    assert len(secret.requests) == 9
 
 
 def another_model(request: Any) -> Any:
