@@ -1,24 +1,17 @@
-"""Verdicts next to runs: sentences that hold and are contradicted, with the smallest agent.
-
-python -m guarantees.oracle 0 500     # seeds, from the folder of the tests
-"""
+"""Verdicts next to runs: sentences that hold and are contradicted, with the smallest agent."""
 
 from __future__ import annotations
 
-import sys
-import time
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from random import Random
 from typing import Any, NamedTuple
 
 from agent_factory import topology_of
 from agent_factory.errors import SpecError
 from agent_factory.guarantees import counterexamples
-from guarantees.agents import agent_of, draw_spec, draw_turns
+from guarantees.agents import agent_of, draw_turns
 from guarantees.claims import Claim, at_most, claims_of
 from guarantees.worlds import INSIDE, Event, Spec, World, run
 
@@ -31,35 +24,9 @@ class Fault(NamedTuple):
     world: World
     event: Event
 
-    @property
-    def kind(self) -> str:
-        """The form of the sentence and what the agent has: what is alike."""
-        return f"{self.claim.form}: {' + '.join(sorted(marks_of(self.spec)))}"
-
     def __str__(self) -> str:
         log = "\n".join(f"    {tuple(event)}" for event in self.world.log)
         return f"{self.claim.sentence!r} holds for\n{self.spec}\nand {tuple(self.event)}:\n{log}"
-
-
-def marks_of(spec: Spec) -> frozenset[str]:
-    """What an agent has, in words."""
-    marks = {tool for tool in spec.tools if tool in ("sends", "stops", "flaky")}
-    marks |= {"no tools"} if not spec.tools else set()
-    marks |= {"structured"} if spec.structured else set()
-    marks |= {doing for doing in spec.doings if doing == "fork"}
-    for member in spec.members:
-        settings = member.settings
-        marks |= {member.kind, *(f"{rule[1]} rule" for rule in settings.get("rules") or ())}
-        marks |= {*settings.get("acts", ()), *({"guard", "limit"} & settings.keys())}
-        marks |= {f"{layer} layer" for layer in settings.get("layers", ())}
-        hooks = settings.get("hooks", {}).items()
-        marks |= {
-            " to ".join((phase, *jump))
-            for phase, jumps in hooks
-            for jump in ([], *[[j] for j in jumps])
-        }
-    inside = {f"inside {mark}" for mark in marks_of(spec.inside)} if spec.inside else set()
-    return frozenset(marks | inside | ({"inside"} if spec.inside else set()))
 
 
 def plan_and_agent(spec: Spec) -> tuple[Any, Any]:
@@ -81,6 +48,12 @@ def noes_of(plan: Any, sentence: str) -> tuple[Any, ...] | None:
         return None
 
 
+def holds(plan: Any, sentence: str) -> bool:
+    """Whether a sentence is about the plan and has no counterexample."""
+    noes = noes_of(plan, sentence)
+    return noes is not None and not noes
+
+
 def bounds_of(plan: Any) -> Iterator[Claim]:
     """What a plan says about the attempts of one run, as sentences that hold."""
     for row in plan.bounds().rows:
@@ -97,23 +70,16 @@ def bounds_of(plan: Any) -> Iterator[Claim]:
             yield Claim("bounds", str(row), at_most(calls, "asked", who=""))
 
 
-def faults_of(spec: Spec, sentence: str = "", refused: Any = None) -> Iterator[Fault]:
-    """What holds and is contradicted by the runs of an agent; what is refused is counted."""
+def faults_of(spec: Spec, sentence: str = "") -> Iterator[Fault]:
+    """What holds and is contradicted by the runs of an agent."""
     plan, agent = plan_and_agent(spec)
     if agent is None:
         return
-    claims = [
-        (c, noes_of(plan, c.sentence)) for c in claims_of(spec) if sentence in ("", c.sentence)
-    ]
+    claims = [c for c in (*claims_of(spec), *bounds_of(plan)) if sentence in ("", c.sentence)]
     world = run(spec, agent)
-    claims += [(claim, ()) for claim in bounds_of(plan) if sentence in ("", claim.sentence)]
-    for claim, noes in claims:
-        if noes is not None and (not noes or refused is not None):
-            event = claim.contradiction(world)
-            if noes:
-                refused[claim.form, event is not None] += 1
-            elif event is not None:
-                yield Fault(claim, spec, world, event)
+    for claim in (c for c in claims if c.form == "bounds" or holds(plan, c.sentence)):
+        if event := claim.contradiction(world):
+            yield Fault(claim, spec, world, event)
 
 
 # The smallest agent
@@ -181,28 +147,3 @@ def never_shown(spec: Spec, tries: int) -> list[Claim]:
         world = run(more, agent) if left else World(more)
         left = [claim for claim in left if claim.contradiction(world) is None]
     return left
-
-
-def main(start: int, stop: int, most: int = 60) -> None:
-    """Print the smallest agent of each kind of fault, and what is refused, with its share."""
-    found: dict[str, Fault] = {}
-    counts, refused, shrunk = Counter[str](), Counter[Any](), Counter[str]()
-    spent, began = 0.0, time.process_time()
-    for seed in range(start, stop):
-        for fault in faults_of(draw_spec(seed), refused=refused):
-            before = time.process_time()
-            shrunk[fault.claim.form] += 1
-            small = smallest(fault) if shrunk[fault.claim.form] < 9 else fault
-            counts[small.kind] += 1
-            found[small.kind] = min(found.get(small.kind, small), small, key=lambda f: len(str(f)))
-            spent += time.process_time() - before
-    for kind, number in islice(counts.most_common(), most):
-        print(f"== {number} times, {kind}\n{found[kind]}\n")
-    chased = [never_shown(draw_spec(seed), 40) for seed in range(start, stop, 20)]
-    idle = Counter(claim.form for claims in chased for claim in claims)
-    print(*sorted(counts), *map(str, sorted(refused.items())), dict(idle), sep="\n")
-    print(f"{(time.process_time() - began - spent) / (stop - start) * 1000:.1f} ms an agent")
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
