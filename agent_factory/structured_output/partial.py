@@ -69,12 +69,10 @@ class PartialAnswerReader(Generic[SchemaT]):
     def __init__(self, response_format: Format[SchemaT]) -> None:
         strategy: Any = as_response_format(response_format)
         strategy = strategy or AutoStrategy(response_format)  # type: ignore[arg-type]
-        if isinstance(strategy, ProviderStrategy):
-            specs: Any = [strategy.schema_spec]
-        else:
-            specs = getattr(strategy, "by_tool", strategy).schema_specs
-        self._specs = {spec.name: spec for spec in specs}
         self._in_calls = not isinstance(strategy, ProviderStrategy)
+        by_tool = getattr(strategy, "by_tool", strategy)
+        specs = by_tool.schema_specs if self._in_calls else [strategy.schema_spec]
+        self._specs = {spec.name: spec for spec in specs}
         self._in_text = not isinstance(strategy, ToolStrategy) and len(specs) == 1
         # The namespace of the agent: the first part may have a longer one, of an agent inside.
         self._namespace: tuple[str, ...] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial, reduce
 from typing import Any
 from urllib.parse import unquote
@@ -30,19 +31,13 @@ def partial_object(text: str, schema: Mapping[str, Any]) -> dict[str, Any] | Non
     """
     if not text.lstrip().startswith("{"):
         return None
-    value: dict[str, Any] | None
-    try:
-        value = _parsed(text, schema)
-        return value
-    except (ValueError, TypeError):  # a TypeError for half of a surrogate pair
-        pass
-    try:
-        # LangChain reads line breaks inside of strings, which are not JSON.
-        escape = partial(_CONTROL.sub, lambda character: f"\\u{ord(character[0]):04x}")
-        value = _parsed(_STRING.sub(lambda string: escape(string[0]), text), schema)
-    except (ValueError, TypeError):
-        return None
-    return value
+    escape = partial(_CONTROL.sub, lambda character: f"\\u{ord(character[0]):04x}")
+    # LangChain reads line breaks inside of strings, which are not JSON.
+    for form in (str, partial(_STRING.sub, lambda string: escape(string[0]))):
+        with suppress(ValueError, TypeError):  # a TypeError for half of a surrogate pair
+            value: dict[str, Any] = _parsed(form(text), schema)
+            return value
+    return None
 
 
 def grows(before: Any, after: Any) -> bool:

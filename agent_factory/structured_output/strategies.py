@@ -231,11 +231,10 @@ class AutoStrategy(Generic[SchemaT]):
         self, model: object, *, with_tools: bool = False
     ) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
         """Return the strategy for a model, in a request with tools or without."""
-        if self.by_provider is not None and supports_provider_strategy(
-            model, with_tools=with_tools
-        ):
-            return self.by_provider
-        return self.by_tool
+        if (provider := self.by_provider) is None:
+            return self.by_tool
+        is_supported = supports_provider_strategy(model, with_tools=with_tools)
+        return provider if is_supported else self.by_tool
 
 
 ResponseFormat = ToolStrategy[SchemaT] | ProviderStrategy[SchemaT] | AutoStrategy[SchemaT]
@@ -287,11 +286,8 @@ def supports_provider_strategy(model: object, *, with_tools: bool = False) -> bo
             return False
         profile = getattr(chat_model, "profile", None)
         # langchain-core 1.x: the provider's package fills the profile, or leaves it empty.
-        if isinstance(profile, Mapping) and "structured_output" in profile:
-            supports = bool(profile["structured_output"])
-        else:
-            supports = bool(_PROVIDER_MODELS.search(name))
-        if not supports:
+        abilities = profile if isinstance(profile, Mapping) else {}
+        if not abilities.get("structured_output", _PROVIDER_MODELS.search(name)):
             return False
     return True
 
