@@ -225,16 +225,12 @@ def create_agent(
     >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
     'It is 5.'
     """
-    arguments = Arguments.of(locals())
+    values = {**locals()}
+    arguments = Arguments.of(values)
     # `*misplaced` and `**unknown` let the error name the right call; type checkers refuse `Never`.
     if misplaced or unknown:
         raise_all([*misplaced_arguments(misplaced), *unknown_arguments(create_agent, unknown)])
-    services = {
-        "checkpointer": checkpointer,
-        "store": store,
-        "cache": cache,
-        "transformers": transformers,
-    }
+    services: dict[str, Any] = {service: values[service] for service in _SERVICES}
     check_services(model, services, context_schema)
     fusion = None
     if fused is not False:
@@ -244,18 +240,17 @@ def create_agent(
         transformer for member in spec.middleware for transformer in member.transformers
     ]
     stream_transformers += transformers or ()
-    compile_options: dict[str, Any] = {
+    services["transformers"] = [
+        *(transformer for transformer in PROJECTIONS if transformer not in stream_transformers),
+        *stream_transformers,
+    ]
+    agent = wire(spec, context_schema, fusion).compile(
         **services,
-        "interrupt_before": node_names(interrupt_before),
-        "interrupt_after": node_names(interrupt_after, spec.topology.former_nodes),
-        "debug": debug,
-        "name": name,
-        "transformers": [
-            *(transformer for transformer in PROJECTIONS if transformer not in stream_transformers),
-            *stream_transformers,
-        ],
-    }
-    agent = wire(spec, context_schema, fusion).compile(**compile_options)
+        interrupt_before=node_names(interrupt_before),
+        interrupt_after=node_names(interrupt_after, spec.topology.former_nodes),
+        debug=debug,
+        name=name,
+    )
     # The key by which LangGraph's streams and front ends know the agents of LangChain.
     metadata = {} if name is None else {"lc_agent_name": name}
     # `with_config` would construct the agent once more.
@@ -289,9 +284,8 @@ def check_services(
             expected, hint = f"a {kind} or None", f"Pass a {kind}."
             mistakes.append(wrong_type(name, expected, value, hint, kinds=kinds))
     # An instance has the fields of its class, and LangGraph takes an instance without an error.
-    if isinstance(context_schema, BaseModel | Mapping) or (
-        is_dataclass(context_schema) and not isinstance(context_schema, type)
-    ):
+    is_instance = is_dataclass(context_schema) and not isinstance(context_schema, type)
+    if is_instance or isinstance(context_schema, BaseModel | Mapping):
         hint = "Pass the class, and its instance to the run: agent.invoke(..., context=...)."
         mistakes.append(wrong_type("context_schema", "a class", context_schema, hint))
     if mistakes:

@@ -13,23 +13,19 @@ from agent_factory.errors import ArgumentError, SpecError, describe, unknown_arg
 from agent_factory.factory.arguments import is_list
 from agent_factory.hooks.base import AgentMiddleware
 
-_OTHER_NAMES = {
-    **dict.fromkeys(("prompt", "state_modifier", "messages_modifier"), "system_prompt"),
-    **dict.fromkeys(("output_schema", "output_type", "response_schema"), "response_format"),
-    "config_schema": "context_schema",
-    "llm": "model",
-    "memory": "checkpointer",
-    "verbose": "debug",
+_ARGUMENTS_HERE = {
+    **dict.fromkeys(("prompt", "state_modifier", "messages_modifier"), "system_prompt=..."),
+    **dict.fromkeys(("output_schema", "output_type", "response_schema"), "response_format=..."),
+    "config_schema": "context_schema=...",
+    "llm": "model=...",
+    "memory": "checkpointer=...",
+    "verbose": "debug=...",
+    "pre_model_hook": "middleware=[...] with a middleware with before_model.",
+    "post_model_hook": "middleware=[...] with a middleware with after_model.",
+    "max_iterations": "middleware=[...] with ModelCallLimitMiddleware(run_limit=...).",
+    "interrupt_on": "middleware=[...] with HumanInTheLoopMiddleware(interrupt_on=...).",
 }
-"""Arguments of other agent builders, by the name of ours."""
-
-_MIDDLEWARE_FOR = {
-    "pre_model_hook": "a middleware with before_model",
-    "post_model_hook": "a middleware with after_model",
-    "max_iterations": "ModelCallLimitMiddleware(run_limit=...)",
-    "interrupt_on": "HumanInTheLoopMiddleware(interrupt_on=...)",
-}
-"""Arguments of other agent builders, by the middleware that does the same."""
+"""Arguments that do here the same as the arguments of other agent builders, by their names."""
 
 
 def unknown_arguments(function: Callable[..., object], names: Iterable[str]) -> list[SpecError]:
@@ -38,12 +34,8 @@ def unknown_arguments(function: Callable[..., object], names: Iterable[str]) -> 
     mistakes: list[SpecError] = []
     for name in names:
         mistake = unknown_argument(name, function.__name__, parameters)
-        hint = None
-        if name in _OTHER_NAMES:
-            hint = f"Write {_OTHER_NAMES[name]}=..."
-        elif name in _MIDDLEWARE_FOR:
-            hint = f"Write middleware=[...] with {_MIDDLEWARE_FOR[name]}."
-        mistakes.append(ArgumentError(name, mistake.reason, hint or mistake.hint))
+        hint = f"Write {_ARGUMENTS_HERE[name]}" if name in _ARGUMENTS_HERE else mistake.hint
+        mistakes.append(ArgumentError(name, mistake.reason, hint))
     return mistakes
 
 

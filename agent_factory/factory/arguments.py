@@ -375,9 +375,7 @@ def unknown_codes(ignore: object) -> Iterator[SpecError]:
             yield ArgumentError("ignore", reason, "Fix it instead.")
 
 
-def members_of(
-    middleware: Any,
-) -> tuple[tuple[Middleware, ...], list[SpecError]]:
+def members_of(middleware: Any) -> tuple[tuple[Middleware, ...], list[SpecError]]:
     """Return the members of a stack, and the mistakes in it."""
     if not is_list(middleware):
         hint = "Pass a list, even for one middleware."

@@ -231,9 +231,5 @@ def _tool_state_keys(graph: AgentGraph, keys: Collection[str]) -> Collection[str
     persistent = {key for key, channel in channels.items() if is_persistent(channel)} - own
     ephemeral = {key for key, channel in channels.items() if is_ephemeral(channel)}
     # With another kind of channel, or a state that is not a dict, the reads of tools are unknown.
-    if (
-        graph.spec.schemas.written is not None
-        or not persistent | ephemeral | own >= channels.keys()
-    ):
-        return None
-    return persistent
+    are_known = persistent | ephemeral | own >= channels.keys()
+    return persistent if are_known and graph.spec.schemas.written is None else None
