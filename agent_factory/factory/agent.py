@@ -192,8 +192,8 @@ def create_agent(
             events, a function gets each `Decision`, and a list or a `DecisionLog` holds several
             functions.
         checkpoints: The messages in a checkpoint: "full", all messages, or "delta", the messages
-            since the checkpoint before. "auto" is "delta" with savers that support it, such as the
-            savers in memory, for SQLite and for Postgres, and "full" with others. See
+            since the checkpoint before. "auto" is "delta" with LangGraph's savers in memory, for
+            SQLite and for Postgres, and "full" with others, their wrappers and subclasses. See
             docs/checkpoints.md.
         fused: How many hooks share a step, which makes runs with many middleware several times
             faster. True stores the writes of hooks before the model before the model is called, and

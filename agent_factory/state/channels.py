@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from inspect import signature
 from random import Random
 from typing import Any, Self, TypeAlias
 from uuid import UUID, uuid5
@@ -455,17 +456,23 @@ class ViewedChannel:
         return cls(channel, *(is_so(channel) for is_so in about))
 
 
-def supports_delta_channel(checkpointer: object) -> bool:
-    """Return True if the class of a saver declares that it can rebuild the value of a DeltaChannel.
+_LANGGRAPH = ("base", "memory", "sqlite", "postgres")
+_STORING = ("put", "put_writes", "get_tuple", "list", "get_delta_channel_history")
+_MODULES = {"agent_factory.service.saver", *map("langgraph.checkpoint.{}".format, _LANGGRAPH)}
 
-    langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently
-    returns an empty history where a saver does not keep the checkpoints before the latest. The
-    savers in memory, for SQLite and for Postgres override the method; savers with the latest
-    checkpoint alone, and savers that delete old checkpoints after some time (Redis, MongoDB), do
-    not. LangGraph publishes no other sign.
+
+def supports_delta_channel(checkpointer: object, *, by_default: bool = False) -> bool:
+    """Return True if a saver declares that it can rebuild the value of a DeltaChannel.
+
+    langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently loses
+    writes if a saver deletes old checkpoints (MongoDB, Redis), and their order if it drops
+    `task_path`. `by_default`, all methods have to be LangGraph's or ours: another `put` may rewrite
+    messages, which a delta checkpoint does not have.
     """
-    methods = ("get_delta_channel_history", "aget_delta_channel_history")
-    return isinstance(checkpointer, BaseCheckpointSaver) and any(
-        getattr(type(checkpointer), name) is not getattr(BaseCheckpointSaver, name)
-        for name in methods
-    )
+    if not isinstance(checkpointer, BaseCheckpointSaver):
+        return False
+    methods = [getattr(checkpointer, prefix + name) for name in _STORING for prefix in ("", "a")]
+    modules = [".".join(str(method.__module__).split(".")[:3]) for method in methods]
+    is_declared = modules[-2:] != ["langgraph.checkpoint.base"] * 2
+    takes_path = "task_path" in signature(checkpointer.put_writes).parameters
+    return is_declared and takes_path and (not by_default or _MODULES.issuperset(modules))

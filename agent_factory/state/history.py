@@ -148,20 +148,16 @@ def without_records(message: Message) -> Message:
 
 def with_reviewers(messages: list[AnyMessage], new_names: Mapping[str, str]) -> list[AnyMessage]:
     """Return messages whose last record of a review has reviewers by their current names."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if not isinstance(message, AIMessage):
-            continue
-        record = message.response_metadata.get(REVIEWED, {})
-        # Only in the last message of a model: the calls of earlier messages have results.
-        if new_names.keys().isdisjoint(record):
-            break
-        metadata = {**message.response_metadata, REVIEWED: {}}
-        for name, calls in record.items():
-            metadata[REVIEWED].setdefault(new_names.get(name, name), {}).update(calls)
-        copy = message.model_copy(update={"response_metadata": metadata})
-        return [*messages[:index], copy, *messages[index + 1 :]]
-    return messages
+    message, tail = last_turn(messages)
+    # Only in the last message of a model: the calls of earlier messages have results.
+    record = message.response_metadata.get(REVIEWED, {}) if message else {}
+    if message is None or new_names.keys().isdisjoint(record):
+        return messages
+    metadata = {**message.response_metadata, REVIEWED: {}}
+    for name, calls in record.items():
+        metadata[REVIEWED].setdefault(new_names.get(name, name), {}).update(calls)
+    copy = message.model_copy(update={"response_metadata": metadata})
+    return [*messages[: -len(tail) - 1], copy, *tail]
 
 
 def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[AnyMessage]]:
@@ -353,8 +349,7 @@ class ValidatedPrefix:
     def __init__(self) -> None:
         @lru_cache(self.SIZE)
         def record(run: object) -> list[Sequence[AnyMessage]]:
-            # Parallel nodes of a run share the dict, so its only item is replaced and never
-            # changed.
+            # Parallel nodes of a run share the list: its only item is replaced, never changed.
             return [[]]
 
         self._record = record

@@ -83,12 +83,10 @@ def json_fault(value: object, *, objects: bool = False, levels: int = DEEPEST) -
         value = vars(value)
     if isinstance(value, dict):
         for key, part in value.items():
-            if isinstance(key, str):
-                reason = text_fault(key)
-            else:
-                reason = None if objects else f"must have strings as keys, got {describe(key)}."
-            if reason is not None:
-                return [key] if isinstance(key, str) else [], reason
+            if isinstance(key, str) and (reason := text_fault(key)):
+                return [key], reason
+            if not (objects or isinstance(key, str)):
+                return [], f"must have strings as keys, got {describe(key)}."
             if levels and (fault := json_fault(part, objects=objects, levels=levels - 1)):
                 fault[0].insert(0, str(key))
                 return fault

@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 from langchain_core.messages import HumanMessage
 from langgraph.channels import Topic, UntrackedValue
 from langgraph.channels.base import BaseChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.message import add_messages
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
@@ -160,13 +161,11 @@ def merge(
             errors.append(error)
     errors.extend(_key_errors(usable))
     delta = checkpoints == "delta" or (
-        checkpoints == "auto" and supports_delta_channel(checkpointer)
+        checkpoints == "auto" and supports_delta_channel(checkpointer, by_default=True)
     )
     merges, usable_schemas = _merges, [source.schema for source in usable]
     for schema, _ in groupby(usable_schemas):  # equal schemas in a row are merged once
-        if (following := merges.after.get(schema)) is None:
-            following = merges.after.setdefault(schema, _Merges())
-        merges = following
+        merges = merges.after.get(schema) or merges.after.setdefault(schema, _Merges())
     key = tuple(engine), delta
     if key not in merges.states:
         merges.states[key] = _merge(usable_schemas, *key)
@@ -179,6 +178,14 @@ def merge(
     elif checkpoints == "delta" and reducer is not add_messages and not is_messages(reducer):
         reason = f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}."
         hint = "Remove the reducer from the state_schema, or leave checkpoints out."
+        errors.append(ArgumentError("checkpoints", reason, hint))
+    is_saver = isinstance(checkpointer, BaseCheckpointSaver)
+    if checkpoints == "delta" and is_saver and not supports_delta_channel(checkpointer):
+        reason = (
+            "'delta' requires a saver with get_delta_channel_history and put_writes(task_path), "
+        )
+        reason += f"and {type(checkpointer).__name__} would lose messages or mix their order."
+        hint = "Leave checkpoints out, or write checkpoints='full'."
         errors.append(ArgumentError("checkpoints", reason, hint))
     return schemas, errors
 
@@ -273,22 +280,18 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
             )
             if not agree and key not in agent_keys:
                 yield _conflict(key, earlier, source)
+            reducer, write = _reducer(hint), "Write Annotated[list[AnyMessage], add_messages]."
             if key in ENGINE_KEYS or key == "jump_to":
                 mistake = "is reserved.", "Rename your key."
-            elif key == "messages" and _reducer(hint) is None:
-                reason = "has no reducer, so each write would replace the history."
-                mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
-            elif key == "messages" and _forgets(_reducer(hint)):
-                name = _name(_reducer(hint))
-                reason = f"has the reducer {name}, which replaces the history by each write."
-                mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
-            elif key == "messages" and _reducer(hint) in (operator.add, operator.iadd):
-                reason = (
-                    "has operator.add as its reducer, which appends each write: no message would "
-                    "be replaced or removed by its id."
-                )
-                mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
-            elif key == "structured_response" and _reducer(hint) is not None:
+            elif key == "messages" and reducer is None:
+                mistake = "has no reducer, so each write would replace the history.", write
+            elif key == "messages" and _forgets(reducer):
+                reason = f"the reducer {_name(reducer)}, which replaces the history by each write."
+                mistake = f"has {reason}", write
+            elif key == "messages" and reducer in (operator.add, operator.iadd):
+                reason = "which appends each write: no message would be replaced or removed by id."
+                mistake = f"has operator.add as its reducer, {reason}", write
+            elif key == "structured_response" and reducer is not None:
                 reason = "has a reducer, but each answer replaces the previous one."
                 mistake = reason, "Remove the reducer."
             else:

@@ -218,10 +218,7 @@ class StateView:
                 if not replaces:  # merged here and by LangGraph, so the messages need ids first
                     value = with_ids(value)
             named_pairs.append((key, value))
-            if key in by_key:
-                by_key[key].append(value)
-            else:
-                by_key[key] = [value]
+            by_key.setdefault(key, []).append(value)
         if not named_pairs:  # most hooks write nothing
             return Preview(now.persistent, {}, now.updates, {}, order) if now.ephemeral else now
         # Copies: a preview that is not accepted leaves the state unchanged.

@@ -276,17 +276,53 @@ def test_what_one_process_wrote_another_reads_with_the_same_ids(tmp_path: Path) 
         assert ids(delta.messages())[:2] == written
 
 
-def test_savers_that_rebuild_delta_channels_define_the_method_for_it() -> None:
-    """The default form of checkpoints follows this."""
-    connection = sqlite3.connect(":memory:")
-    assert supports_delta_channel(InMemorySaver())
-    assert supports_delta_channel(SqliteSaver(connection))
-    connection.close()
-    # Its constructor needs a running loop.
-    assert supports_delta_channel(AsyncSqliteSaver.__new__(AsyncSqliteSaver))
-    inherited: Any = type("Inherited", (BaseCheckpointSaver,), {})
-    assert not supports_delta_channel(inherited())
-    assert not any(map(supports_delta_channel, (None, True, False, object())))
+class Shortens(InMemorySaver):
+    """Keeps the latest messages alone, as savers of others do that shorten threads in `put`."""
+
+    def put(self, config: Any, checkpoint: Any, *rest: Any) -> Any:
+        values = checkpoint["channel_values"]
+        if "messages" in values:
+            values = {**values, "messages": values["messages"][-3:]}
+        return super().put(config, {**checkpoint, "channel_values": values}, *rest)
+
+
+class Logs(InMemorySaver):
+    """Changes nothing that stores a checkpoint."""
+
+    def delete_thread(self, thread_id: str) -> None:
+        super().delete_thread(thread_id)
+
+
+class Forgets(BaseCheckpointSaver[str]):
+    """Stores nothing, and takes no path of a task."""
+
+    def put_writes(self, config: Any, writes: Any, task_id: str) -> None:  # type: ignore[override]
+        pass
+
+    def get_delta_channel_history(self, **_: Any) -> Any:
+        return {}
+
+
+# The constructor of the async saver needs a running loop.
+@each(
+    "saver, declares, by_default",
+    [
+        (InMemorySaver(), True, True),
+        (SqliteSaver.__new__(SqliteSaver), True, True),
+        (AsyncSqliteSaver.__new__(AsyncSqliteSaver), True, True),
+        (Logs(), True, True),
+        (Shortens(), True, False),
+        (Forgets(), False, False),
+        (BaseCheckpointSaver(), False, False),
+        *((other, False, False) for other in (None, True, False, object())),
+    ],
+)
+def test_savers_that_rebuild_delta_channels_define_the_method_for_it(
+    saver: Any, declares: bool, by_default: bool
+) -> None:
+    """The default form of checkpoints follows this, for savers of LangGraph and of the service."""
+    assert supports_delta_channel(saver) == declares
+    assert supports_delta_channel(saver, by_default=True) == by_default
 
 
 class Latest(BaseCheckpointSaver[str]):
@@ -325,6 +361,20 @@ def test_a_new_thread_is_lean_where_its_saver_supports_it(kind: str, new_saver: 
     thread.say("Hi", "Hi")
     assert stored_messages(saver) is None
     assert len(thread.messages()) == 4
+
+
+def test_a_saver_that_shortens_threads_gets_all_messages_to_shorten() -> None:
+    thread = Thread(Shortens())
+    thread.say("Hi", "Hi", "Hi")
+    assert len(thread.messages()) == 3
+
+
+@each("saver", [Latest(), Forgets()])
+def test_delta_checkpoints_are_refused_for_savers_that_lose_them(saver: Any) -> None:
+    with pytest.raises(
+        SpecError, match=f"AF101.*get_delta_channel_history.*{type(saver).__name__}"
+    ):
+        Thread(saver, checkpoints="delta")
 
 
 @each("saver, form", [(Latest(), "auto"), (InMemorySaver(), "full")])
