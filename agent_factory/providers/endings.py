@@ -62,6 +62,14 @@ _NESTED_KEYS = (("incomplete_details", "reason"), ("prompt_feedback", "block_rea
 _NOT_BLOCKED = (None, 0, "0", "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
 
+_SENTENCES: Final[Mapping[EndingKind, str]] = {
+    "refused": "The model or its provider refused to answer",
+    "cut": "The answer was cut at a limit of tokens",
+    "malformed": "The provider could not read a tool call of the model",
+    "paused": "The provider paused the answer",
+}
+
+
 class Ending(NamedTuple):
     """End of an answer that did not end by itself.
 
@@ -73,6 +81,15 @@ class Ending(NamedTuple):
 
     kind: EndingKind
     sign: str
+
+    @property
+    def text(self) -> str:
+        """The end in a sentence, for people.
+
+        >>> Ending("cut", "done_reason: length").text
+        'The answer was cut at a limit of tokens (done_reason: length).'
+        """
+        return f"{_SENTENCES[self.kind]} ({self.sign})."
 
 
 def ending_of(message: BaseMessage) -> Ending | None:
@@ -131,6 +148,15 @@ def refusal_text(message: BaseMessage) -> str | None:
         if isinstance(block, Mapping) and block.get("type") == "refusal":
             return str(block.get("refusal", ""))
     return None
+
+
+def text_of(message: BaseMessage) -> str:
+    """The text of a message or of a chunk for its reader, with the words of a refusal.
+
+    >>> text_of(AIMessage("", additional_kwargs={"refusal": "I cannot tell."}))
+    'I cannot tell.'
+    """
+    return f"{message.text}{refusal_text(message) or ''}"
 
 
 def reasons_in(metadata: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -22,12 +22,7 @@ from agent_factory.serve.errors import logger, refusal
 from agent_factory.serve.health import health_routes
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal
-from agent_factory.serve.security import (
-    RateLimit,
-    RateLimiter,
-    RequestGuard,
-    SecurityHeaders,
-)
+from agent_factory.serve.security import RateLimit, RateLimiter, RequestGuard, SecurityHeaders
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Service
 

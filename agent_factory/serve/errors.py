@@ -10,13 +10,7 @@ from uuid import uuid4
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from agent_factory.errors import (
-    AgentFactoryError,
-    ArgumentError,
-    MissingExtra,
-    require,
-    sentence,
-)
+from agent_factory.errors import AgentFactoryError, ArgumentError, MissingExtra, require, sentence
 from agent_factory.review import NothingPending, NoThread, ReviewError
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import (

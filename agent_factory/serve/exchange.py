@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -318,6 +318,11 @@ def tokens_of(runs: Collection[Run]) -> Counter[tuple[str, str]]:
             for line in run.info.usage:
                 tokens.update({(line["model"], name): line[name] for name in TOKENS})
     return tokens
+
+
+def last_answer(messages: Sequence[BaseMessage]) -> AIMessage:
+    """The last message of the model; an empty message without one."""
+    return next((m for m in reversed(messages) if isinstance(m, AIMessage)), AIMessage(""))
 
 
 def messages_in(update: object) -> list[BaseMessage]:

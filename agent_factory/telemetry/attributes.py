@@ -11,6 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert
 from langchain_core.outputs import LLMResult
 from langgraph.types import Command
 
+from agent_factory.providers import reasons_in, refusal_text
+
 Attributes = dict[str, Any]
 
 AGENT = "invoke_agent"
@@ -27,6 +29,8 @@ _PROVIDERS = {
     "xai": "x_ai",
 }
 """Providers that OpenTelemetry calls otherwise than LangChain."""
+
+_FOLLOWING = ("text", "tool_use", "tool_call", "refusal")
 
 _ROLES = {"human": "user", "ai": "assistant"}
 
@@ -82,9 +86,9 @@ def of_response(result: LLMResult) -> Attributes:
             **(generation.generation_info or {}),
             **getattr(message, "response_metadata", {}),
         }
-        # Providers name the same facts differently, and LangChain passes their names on.
-        names = ("finish_reason", "stop_reason", "done_reason")
-        reasons += [str(reason) for reason in map(metadata.get, names) if reason][:1]
+        # Some clients write an enum. A choice has one reason.
+        names = (getattr(reason, "name", reason) for _, reason in reasons_in(metadata))
+        reasons += [str(name) for name in names if name][:1]
         usage: Any = getattr(message, "usage_metadata", None) or {}
         read, output = (usage.get(f"{side}_token_details") or {} for side in ("input", "output"))
         attributes |= given(
@@ -168,9 +172,11 @@ def _parts(message: BaseMessage) -> list[dict[str, object]]:
         text = block if isinstance(block, str) else block.get("text")
         if text:
             parts.append({"type": "text", "content": text})
-        # Calls of tools in content blocks are left out: they follow from `tool_calls`.
-        elif isinstance(block, dict) and block.get("type") not in ("text", "tool_use", "tool_call"):
+        # Left out, since they follow: calls, from `tool_calls`, and the words of a refusal.
+        elif isinstance(block, dict) and block.get("type") not in _FOLLOWING:
             parts.append({"type": block.get("type", "unknown")})
+    if words := refusal_text(message):
+        parts.append({"type": "refusal", "content": words})
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
     for call in calls:
         request = {"id": call["id"], "name": call["name"], "arguments": call["args"]}

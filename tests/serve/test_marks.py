@@ -38,7 +38,8 @@ SOURCES = [
 OF_PROVIDERS = {
     # What the models of providers write, or what only people read.
     *("blocked", "finish_reason", "finish_reasons", "function_call", "is_error", "model_name"),
-    *("reasoning_content", "refusal", "stop_reason", "tool_calls"),
+    *("citations", "grounding_metadata", "reasoning_content", "refusal", "stop_reason"),
+    "tool_calls",
 }
 FIELDS = ("response_metadata", "additional_kwargs")
 

@@ -194,15 +194,6 @@ def test_images_and_files_reach_the_agent(client: openai.OpenAI, service: Servic
     assert [block["type"] for block in message.content_blocks] == ["text", "image", "file"]
 
 
-def test_an_answer_that_was_cut(service: Service, client: openai.OpenAI) -> None:
-    cut = AIMessage("And so", response_metadata={"finish_reason": "length"})
-    service.add("cut", create_agent(ScriptedChatModel([cut, cut])))
-    made = client.chat.completions.create(model="cut", messages=[user("Hi")])
-    assert made.choices[0].finish_reason == "length"
-    chunks = [*client.chat.completions.create(model="cut", messages=[user("Hi")], stream=True)]
-    assert chunks[-1].choices[0].finish_reason == "length"
-
-
 def test_what_asks_for_nothing_is_taken(client: openai.OpenAI) -> None:
     nothing: Any = {"n": 1, "tools": [], "logprobs": False, "response_format": {"type": "text"}}
     assert answer(client, "echo", user("Hi"), **nothing, max_tokens=5) == "You said: Hi"

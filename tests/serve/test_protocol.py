@@ -417,6 +417,22 @@ def test_a_whole_message_has_all_its_blocks() -> None:
     assert blocks_of(RemoveMessage(id="m")) == []
 
 
+def test_the_words_of_a_refusal_and_the_reason_of_the_end_arrive_whole() -> None:
+    metadata = [{"model_provider": "openai"}, {"finish_reason": "length"}, {}]
+    block = {"type": "refusal", "index": 0}
+    pieces: Any = [[{**block, "refusal": "I can"}], [{**block, "refusal": "not."}], ""]
+    events = blocks_of(
+        *(
+            AIMessageChunk(content=piece, id="m", response_metadata=data)
+            for piece, data in zip(pieces, metadata, strict=True)
+        )
+    )
+    *_, block_end, end = events
+    assert block_end["content"] == {**block, "refusal": "I cannot."}
+    assert end["metadata"] == {"model_provider": "openai", "finish_reason": "length"}
+    assert not [event for event in events if "delta" in event]
+
+
 def test_a_worker_that_takes_over_begins_its_message_again() -> None:
     events = ProtocolEvents("desk")
 

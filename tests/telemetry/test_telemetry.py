@@ -34,6 +34,7 @@ from agent_factory.telemetry import Telemetry, meter
 from agent_factory.testing import ScriptedChatModel
 from reviews import ask
 from samples import add
+from tables import each
 
 # The tree
 
@@ -506,6 +507,37 @@ def test_of_images_only_the_type_is_recorded(call: Any, spans: Spans) -> None:
     said = spans.says("chat ScriptedChatModel")["gen_ai.input.messages"]
     parts = [{"type": "text", "content": "What?"}, {"type": "image_url"}]
     assert json.loads(said) == [{"role": "user", "parts": parts}]
+
+
+@each(
+    "metadata, reasons",
+    [
+        ({"stopReason": "guardrail_intervened"}, ("guardrail_intervened",)),  # Bedrock
+        ({"incomplete_details": {"reason": "max_output_tokens"}}, ("max_output_tokens",)),
+        ({"finish_reason": "STOP", "prompt_feedback": {"block_reason": 0}}, ("STOP",)),  # Gemini
+        ({"incomplete_details": None, "prompt_feedback": {"block_reason": 0}}, None),
+    ],
+)
+def test_the_reason_of_the_end_is_recorded_for_each_provider(metadata: Any, reasons: Any) -> None:
+    spans, answer = Spans(), AIMessage("Half", response_metadata=metadata)
+    create_agent(ScriptedChatModel([answer])).invoke(ASK, watched(spans))
+    said = spans.says("chat ScriptedChatModel")
+    assert said.get("gen_ai.response.finish_reasons") == reasons
+
+
+@each(
+    "form",
+    [
+        {"content": "", "additional_kwargs": {"refusal": "I cannot."}},
+        {"content": [{"type": "refusal", "refusal": "I cannot."}]},
+    ],
+)
+def test_the_words_of_a_refusal_are_recorded_once(form: Any) -> None:
+    spans = Spans()
+    agent = create_agent(ScriptedChatModel([AIMessage(**form)]))
+    agent.invoke(ASK, watched(spans, contents=True))
+    ((answer,),) = [json.loads(spans.says("chat ScriptedChatModel")["gen_ai.output.messages"])]
+    assert answer["parts"] == [{"type": "refusal", "content": "I cannot."}]
 
 
 # Metrics

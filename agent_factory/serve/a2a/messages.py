@@ -14,6 +14,7 @@ from a2a.utils.errors import InvalidParamsError
 from google.protobuf.json_format import MessageToJson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from agent_factory.providers import text_of
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.wait_texts import question_text, wait_data, waits_text
 from agent_factory.service import Run, Wait
@@ -127,8 +128,8 @@ def artifacts_of(values: Mapping[str, Any]) -> list[Artifact]:
     for message in reversed(values.get("messages", ())):
         if isinstance(message, HumanMessage):
             break
-        if isinstance(message, AIMessage) and message.text:
-            answers.insert(0, text_artifact(str(message.id), message.text))
+        if isinstance(message, AIMessage) and (text := text_of(message)):
+            answers.insert(0, text_artifact(str(message.id), text))
     if values.get(STRUCTURED) is not None:
         data = json.loads(to_json(values[STRUCTURED]))
         answers.append(

@@ -6,17 +6,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from a2a.helpers import new_text_part
-from a2a.types import (
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from a2a.types import Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
 from langchain_core.messages import AIMessage
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from agent_factory.providers import ending_of, text_of
 from agent_factory.serve.a2a.messages import (
     agent_message,
     artifacts_of,
@@ -24,7 +19,7 @@ from agent_factory.serve.a2a.messages import (
     to_user_message,
     waiting_message,
 )
-from agent_factory.serve.exchange import Exchange, open_waits, reviews_of
+from agent_factory.serve.exchange import Exchange, last_answer, open_waits, reviews_of
 from agent_factory.serve.wait_texts import inbox_of
 from agent_factory.service import Run, Service
 
@@ -47,7 +42,7 @@ ENDED = frozenset({"done", "failed", "cancelled"})
 def task_of(service: Service, request: Request, run: Run) -> Task:
     """A run as a task."""
     info = run.info
-    state, message = STATES[info.status], None
+    state, message, values = STATES[info.status], None, {}
     if info.status == "waiting":
         if waits := open_waits(service, run):
             message = waiting_message(reviews_of(waits), inbox_of(request), run)
@@ -56,12 +51,16 @@ def task_of(service: Service, request: Request, run: Run) -> Task:
     elif info.status == "failed":
         # The type of the error, and its text.
         message = agent_message(run, new_text_part(str(info.error)))
+    elif info.status == "done":
+        values = run.result()
+        if ending := ending_of(last_answer(values.get("messages", ()))):
+            message = agent_message(run, new_text_part(ending.text))
     return Task(
         id=run.id,
         context_id=run.thread_id,
         status=TaskStatus(state=state, message=message),
         history=[to_user_message(message, run) for message in run.messages],
-        artifacts=artifacts_of(run.result()) if info.status == "done" else [],
+        artifacts=artifacts_of(values),
     )
 
 
@@ -91,11 +90,10 @@ async def events_of(exchange: Exchange) -> AsyncIterator[Event]:
             if part["type"] != "messages" or part["ns"]:
                 continue
             message = part["data"][0]
-            if isinstance(message, AIMessage) and message.text:
+            if isinstance(message, AIMessage) and (text := text_of(message)):
                 id = str(message.id)
-                yield TaskArtifactUpdateEvent(
-                    **names, artifact=text_artifact(id, message.text), append=id in texts
-                )
+                artifact = text_artifact(id, text)
+                yield TaskArtifactUpdateEvent(**names, artifact=artifact, append=id in texts)
                 texts.add(id)
         task = await run_in_threadpool(task_of, service, request, run)
         if task.status.state in stops:  # otherwise somebody has decided after the last part

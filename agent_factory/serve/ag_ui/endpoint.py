@@ -15,9 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from agent_factory.errors import AgentFactoryError
+from agent_factory.providers import ending_of
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
-from agent_factory.serve.ag_ui.messages import call_results, id_of, new_messages
+from agent_factory.serve.ag_ui.messages import call_results, id_of, is_empty, new_messages
 from agent_factory.serve.body import read_body
 from agent_factory.serve.client_tools import (
     client_settings,
@@ -25,7 +26,7 @@ from agent_factory.serve.client_tools import (
     is_client_call,
     result_decisions,
 )
-from agent_factory.serve.exchange import Exchange, Outcome, check_agent, tokens_of
+from agent_factory.serve.exchange import Exchange, Outcome, check_agent, last_answer, tokens_of
 from agent_factory.serve.json_response import failure_of, to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.service import Busy, Service, ThreadBusy, can_be_steered
@@ -192,7 +193,7 @@ class _Answer:
         before: Any = {**exchange.before.values}
         before["messages"] = [*exchange.before.messages, *self.new]
         has = {message.id for message in body.messages}
-        stored_ids = {id_of(message) for message in before["messages"]}
+        stored_ids = {id_of(message) for message in before["messages"] if not is_empty(message)}
         events = Events(has | stored_ids, body.state, self._keys)
         # A client with a state gets changes.
         if not body.state:
@@ -221,6 +222,8 @@ class _Answer:
         # As long as other calls wait, the thread lacks the new results.
         stored_ids = {id_of(message) for message in after.messages}
         yield events.messages(after.values, [m for m in self.results if m.id not in stored_ids])
+        if outcome.status == "done" and (ending := ending_of(last_answer(after.messages))):
+            yield ag.CustomEvent(name="ending", value={"kind": ending.kind, "text": ending.text})
         end = await run_in_threadpool(self._outcome, outcome, after.messages)
         yield ag.RunFinishedEvent(**ids, outcome=end, usage=usage)
 

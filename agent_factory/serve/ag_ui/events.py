@@ -10,6 +10,7 @@ from ag_ui.core import events as ag
 from ag_ui.core import types
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
+from agent_factory.providers import text_of
 from agent_factory.serve.ag_ui.messages import id_of, reasoning_id, reasoning_of, to_ag_ui
 from agent_factory.serve.json_response import to_json
 
@@ -90,12 +91,12 @@ class Events:
                 yield ag.ReasoningStartEvent(message_id=span)
                 yield ag.ReasoningMessageStartEvent(message_id=span, role="reasoning")
             yield ag.ReasoningMessageContentEvent(message_id=span, delta=reasoning)
-        if message.text:
+        if text := text_of(message):
             yield from self._end_reasoning()
             if not self._speaks:
                 self._speaks = True
                 yield ag.TextMessageStartEvent(message_id=id, role="assistant")
-            yield ag.TextMessageContentEvent(message_id=id, delta=message.text)
+            yield ag.TextMessageContentEvent(message_id=id, delta=text)
         yield from self._tool_calls(message)
         # Without streaming, a message is whole, and has no position.
         if not isinstance(message, AIMessageChunk) or message.chunk_position == "last":

@@ -7,14 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ag_ui.core import types
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from agent_factory.providers import text_of
 from agent_factory.review import CLIENT_ID
 
 _BLOCKS = {"image": "image", "audio": "audio", "video": "video", "document": "file"}
@@ -106,9 +101,9 @@ def to_ag_ui(messages: Iterable[BaseMessage]) -> Iterator[types.Message]:
                 )
                 for call in message.tool_calls
             ]
-            yield types.AssistantMessage(
-                id=id, content=message.text or None, tool_calls=calls or None
-            )
+            if not is_empty(message):
+                content = text_of(message) or None
+                yield types.AssistantMessage(id=id, content=content, tool_calls=calls or None)
         elif isinstance(message, HumanMessage):
             yield types.UserMessage(id=id, content=_content(message), name=message.name)
         elif isinstance(message, SystemMessage):
@@ -119,6 +114,11 @@ def to_ag_ui(messages: Iterable[BaseMessage]) -> Iterator[types.Message]:
             yield types.ToolMessage(
                 id=id, content=text, tool_call_id=message.tool_call_id, error=failed
             )
+
+
+def is_empty(message: BaseMessage) -> bool:
+    """Return True for an answer without text and calls, an empty bubble on a page."""
+    return isinstance(message, AIMessage) and not (message.tool_calls or text_of(message))
 
 
 def _content(message: HumanMessage) -> str | list[types.ContentPart]:

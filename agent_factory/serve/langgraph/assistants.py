@@ -135,15 +135,11 @@ def _schemas(name: str, graph: Any) -> dict[str, object]:
 
 
 def _shown(assistant: Assistant) -> dict[str, Any]:
+    names = ("name", "description", "config", "context", "metadata", "version")
     return {
         "assistant_id": assistant.id,
         "graph_id": assistant.agent,
-        "name": assistant.name,
-        "description": assistant.description,
-        "config": assistant.config,
-        "context": assistant.context,
-        "metadata": assistant.metadata,
-        "version": assistant.version,
+        **{name: getattr(assistant, name) for name in names},
         "created_at": time_text(assistant.created_at),
         "updated_at": time_text(assistant.updated_at),
     }

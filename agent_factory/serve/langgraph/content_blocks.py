@@ -15,7 +15,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
-_DELTAS = {"text": "text", "reasoning": "reasoning"}
+_GROWING = {"text": "text", "reasoning": "reasoning", "refusal": "refusal"}
 """The growing field of a block, by the type of the block."""
 
 _CALL_CHUNK = "tool_call_chunk"
@@ -74,6 +74,7 @@ class _Blocks:
     def __init__(self) -> None:
         self._blocks: dict[object, dict[str, Any]] = {}
         self._usage: UsageMetadata | None = None
+        self._metadata: dict[str, Any] = {}
 
     def add(self, message: BaseMessage) -> Iterator[dict[str, Any]]:
         # A chunk that is marked as the last leaves out its part of a call.
@@ -85,7 +86,7 @@ class _Blocks:
             place = block.get("index") if isinstance(message, AIMessageChunk) else position
             key = (block["type"], place)
             index = [*self._blocks].index(key) if key in self._blocks else len(self._blocks)
-            field = "args" if block["type"] == _CALL_CHUNK else _DELTAS.get(block["type"])
+            field = "args" if block["type"] == _CALL_CHUNK else _GROWING.get(block["type"])
             if key not in self._blocks:
                 empty = {**block, field: ""} if field else block
                 self._blocks[key] = {**empty}
@@ -94,11 +95,14 @@ class _Blocks:
                 self._blocks[key].update(block)
             elif text := block.get(field):
                 self._blocks[key][field] += text
+                if field == "refusal":  # the protocol has no delta for it
+                    continue
                 kind = "tool-call" if field == "args" else field
                 delta = {"type": f"{kind}-delta", field: text}
                 yield {"event": "content-block-delta", "index": index, "delta": delta}
         if isinstance(message, AIMessage) and message.usage_metadata:
             self._usage = add_usage(self._usage, message.usage_metadata)  # comes in parts
+        self._metadata |= message.response_metadata
 
     def finish(self) -> Iterator[dict[str, Any]]:
         for index, block in enumerate(self._blocks.values()):
@@ -113,4 +117,6 @@ class _Blocks:
                     content["error"] = str(error)
             yield {"event": "content-block-finish", "index": index, "content": content}
         usage = {} if self._usage is None else {"usage": self._usage}
-        yield {"event": "message-finish", **usage}
+        # As LangGraph's server: among the metadata is the reason of the end.
+        metadata = {"metadata": self._metadata} if self._metadata else {}
+        yield {"event": "message-finish", **usage, **metadata}

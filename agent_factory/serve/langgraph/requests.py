@@ -49,16 +49,9 @@ def read_query(request: Request, kind: type[Query]) -> Query:
 
 
 StreamMode = Literal[
-    "values",
-    "updates",
-    "messages",
-    "messages-tuple",
-    "custom",
-    "tasks",
-    "checkpoints",
-    "debug",
+    "values", "updates", "messages", "messages-tuple", "custom", "tasks", "checkpoints", "debug",
     "events",
-]
+]  # fmt: skip
 """Modes of streams, in the words of LangGraph's API."""
 
 
@@ -357,14 +350,9 @@ class CronSearch(Search):
     enabled: bool | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     sort_by: Literal[
-        "cron_id",
-        "assistant_id",
-        "thread_id",
-        "created_at",
-        "updated_at",
-        "next_run_date",
+        "cron_id", "assistant_id", "thread_id", "created_at", "updated_at", "next_run_date",
         "end_time",
-    ] = "created_at"
+    ] = "created_at"  # fmt: skip
 
 
 class RunOfBatch(NewRun):

@@ -18,13 +18,7 @@ from agent_factory.serve.body import number, several
 from agent_factory.serve.endpoints import Endpoints, check_thread
 from agent_factory.serve.errors import text_of
 from agent_factory.serve.exchange import Exchange
-from agent_factory.serve.json_response import (
-    JsonResponse,
-    failure_of,
-    selected,
-    time_text,
-    to_json,
-)
+from agent_factory.serve.json_response import JsonResponse, failure_of, selected, time_text, to_json
 from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun, StreamMode
 from agent_factory.serve.langgraph.start import start_run
 from agent_factory.serve.langgraph.stream import (

@@ -11,7 +11,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from mcp_types import CallToolResult, TextContent, Tool
 from pydantic import Field
 
+from agent_factory.providers import ending_of, text_of
 from agent_factory.serve.body import StrictBody
+from agent_factory.serve.exchange import last_answer
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.wait_texts import wait_data, waits_text
 from agent_factory.service import Run, Service, Wait
@@ -41,6 +43,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
             "description": "'waiting': the agent goes on once a person has decided.",
         },
         "answer": {"type": "string"},
+        "ending": {"type": "string", "description": "Why the answer is cut, refused or paused."},
         "structured_response": {"description": "The structured output of the agent, if it has one"},
         "waits": {"type": "array", "items": {"type": "object"}},
     },
@@ -80,10 +83,11 @@ def to_tool(service: Service, name: str, agent: str) -> Tool:
 
 def answer_of(run: Run, values: Mapping[str, Any]) -> CallToolResult:
     """The result of a run that is done."""
-    messages = values.get("messages", ())
-    last = next((item for item in reversed(messages) if isinstance(item, AIMessage)), None)
-    text = "" if last is None else last.text
+    last = last_answer(values.get("messages", ()))
+    text, ending = text_of(last), ending_of(last)
     content = {"thread": run.thread_id, "status": "done", "answer": text}
+    if ending is not None:
+        content["ending"] = ending.text
     if "structured_response" in values:
         content["structured_response"] = json.loads(to_json(values["structured_response"]))
     return CallToolResult(content=[TextContent(text=text)], structured_content=content)

@@ -18,8 +18,9 @@ from starlette.requests import Request
 
 from agent_factory.errors import AgentFactoryError
 from agent_factory.middleware.client_tools import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE_AT
+from agent_factory.providers import ending_of, refusal_text
 from agent_factory.serve.client_tools import DIGEST, digest_of, is_client_call
-from agent_factory.serve.exchange import TOKENS, Exchange, reviews_of
+from agent_factory.serve.exchange import TOKENS, Exchange, last_answer, reviews_of
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.openai.requests import (
     ChatRequest,
@@ -36,11 +37,8 @@ from agent_factory.service import NotFound, RunCancelled, RunFailed, Service, Th
 CODES: dict[type[Exception], str] = {RunFailed: "run_failed", RunCancelled: "run_cancelled"}
 """Codes of the errors of runs."""
 
-_CUT = {"length": "length", "max_tokens": "length", "MAX_TOKENS": "length"}
-_CUT |= {"content_filter": "content_filter", "refusal": "content_filter"}
-"""Why a model has stopped early, in the words of providers."""
-
-_COMMENT = "comment"  # in place of a reason: a remark
+_REASONS = {"cut": "length", "refused": "content_filter"}
+"""Finish reasons by the kind of the ending."""
 
 _CALL = "call_"
 """Prefix of the id of a call: the id of the wait follows, so that a result finds its thread."""
@@ -190,6 +188,7 @@ class Chat:
         before = self.exchange.before
         messages, waits = before.messages, before.waits
         text, reason = f"{self._waiting(waits)}\n{self.remark}".strip(), "stop"
+        refusal: str | None = None
         if self.exchange.runs:
             try:
                 values = await self._result()
@@ -199,13 +198,13 @@ class Chat:
             outcome = self.exchange.outcome
             assert outcome is not None  # `result` has returned
             messages, waits = values["messages"], outcome.waits
-            text = self._waiting(waits)
-            if outcome.status == "done":
-                text, reason = self._last_answer(values)
+            text, refusal, reason = self._end(values, waits)
             text = f"{self.remark}\n\n{text}" if self.remark else text
-        message: dict[str, object] = {"role": "assistant", "content": text, "refusal": None}
+        # A refusal has no content in OpenAI's API.
+        content = text or None if refusal else text
+        message: dict[str, object] = {"role": "assistant", "content": content, "refusal": refusal}
         if calls := _calls(waits, messages):
-            text = "\n\n".join(filter(None, (_last_of(messages).text, text)))
+            text = "\n\n".join(filter(None, (last_answer(messages).text, text)))
             message |= {"content": text or None, "tool_calls": calls}
             reason = "tool_calls"
         completion = {**self._shown("chat.completion"), "usage": await self._usage()}
@@ -245,13 +244,13 @@ class Chat:
         messages, waits = before.messages, before.waits
         try:
             reason = "stop"
-            async for text, why in self._pieces():
-                if why == _COMMENT:
+            async for field, text in self._pieces():
+                if field == "comment":
                     yield {"comment": text}
-                    continue
-                reason = why
-                if text:
-                    yield chunk({"content": text})
+                elif field == "finish_reason":
+                    reason = text
+                elif text:
+                    yield chunk({field: text})
             if self.exchange.runs:
                 now = await run_in_threadpool(self.exchange.now)
                 messages, waits = now.messages, now.waits
@@ -271,36 +270,39 @@ class Chat:
         yield {"data": "[DONE]"}
 
     async def _pieces(self) -> AsyncIterator[tuple[str, str]]:
-        """Pieces of the text, each with the reason of an end there, and remarks."""
+        """Pieces of the answer with their fields, comments, and last the reason of the end."""
         exchange = self.exchange
         if not exchange.runs:
-            yield f"{self._waiting(exchange.before.waits)}\n{self.remark}".strip(), "stop"
+            yield "content", f"{self._waiting(exchange.before.waits)}\n{self.remark}".strip()
             return
         if self.remark:
-            yield f"{self.remark}\n\n", "stop"
+            yield "content", f"{self.remark}\n\n"
         # A structured answer is whole, and other texts are not part of the answer.
         is_whole = CLIENT_RESPONSE_FORMAT in self.settings
         message = None
         async for part in exchange.follow():
             if part["type"] == "waiting_for":
-                yield part["data"]["text"], _COMMENT
+                yield "comment", part["data"]["text"]
             elif part["type"] == "messages" and not part["ns"] and not is_whole:
                 piece = part["data"][0]
-                if not isinstance(piece, AIMessage):
+                if not isinstance(piece, AIMessage) or not piece.text:
                     continue
                 # Several messages of the model are paragraphs of one answer.
-                if piece.text and message not in (None, piece.id):
-                    yield "\n\n", "stop"
-                message = piece.id if piece.text else message
-                yield piece.text, _reason(piece)
-        outcome = exchange.outcome
-        if outcome is not None and outcome.status == "waiting":
-            text = self._waiting(outcome.waits)
-            yield ("\n\n" if message and text else "") + text, "stop"
-            return
-        values = await exchange.run.aresult()
-        if message is None:  # an answer of which there was no stream, or is none any more
-            yield self._last_answer(values)
+                if message not in (None, piece.id):
+                    yield "content", "\n\n"
+                message = piece.id
+                yield "content", piece.text
+        assert exchange.outcome is not None  # `follow` has returned
+        waits = exchange.outcome.waits
+        values = {} if waits else await exchange.run.aresult()
+        # By the thread: a middleware may have asked another model after a refusal in the stream.
+        text, refusal, reason = self._end(values, waits)
+        if waits:
+            yield "content", ("\n\n" if message and text else "") + text
+        elif message is None:  # an answer of which there was no stream, or is none any more
+            yield "content", text
+        yield "refusal", refusal or ""
+        yield "finish_reason", reason
 
     async def stop(self) -> None:
         """End the run of a client that has gone."""
@@ -320,13 +322,19 @@ class Chat:
         model = self.exchange.agent
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": model}
 
-    def _last_answer(self, values: Mapping[str, Any]) -> tuple[str, str]:
-        """The text of the last answer, and the reason of its end."""
+    def _end(self, values: Mapping[str, Any], waits: Sequence[Wait]) -> tuple[str, str | None, str]:
+        """The text at the end of the run, the words of a refusal, and the finish reason."""
+        if waits:
+            return self._waiting(waits), None, "stop"
         answer = values.get("structured_response")
         if CLIENT_RESPONSE_FORMAT in self.settings and answer is not None:
-            return json.dumps(answer, ensure_ascii=False), "stop"
-        last = _last_of(values["messages"])
-        return last.text, _reason(last)
+            return json.dumps(answer, ensure_ascii=False), None, "stop"
+        last = last_answer(values["messages"])
+        refusal, ending = refusal_text(last) or None, ending_of(last)
+        # OpenAI's API ends a refusal in words with "stop", and has no word for other ends.
+        if ending is None or ending.sign == "refusal":
+            return last.text, refusal, "stop"
+        return last.text, refusal, _REASONS.get(ending.kind, "stop")
 
     async def _usage(self) -> dict[str, object]:
         used = await run_in_threadpool(self.exchange.used)
@@ -384,7 +392,7 @@ def _results_for(
 
 def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[str, object]]:
     """The calls for the client, in the order of the model."""
-    order = [call["id"] for call in _last_of(messages).tool_calls]
+    order = [call["id"] for call in last_answer(messages).tool_calls]
     calls = [wait for wait in waits if is_client_call(wait)]
     # Calls of agents inside come last.
     calls.sort(key=lambda wait: order.index(wait.call_id) if wait.call_id in order else len(order))
@@ -402,17 +410,6 @@ async def _has_gone(request: Request) -> None:
     """Wait until the client of a request, whose body was read, has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _last_of(messages: Sequence[BaseMessage]) -> AIMessage:
-    """The last message of the model; an empty message without one."""
-    return next((m for m in reversed(messages) if isinstance(m, AIMessage)), AIMessage(""))
-
-
-def _reason(message: AIMessage) -> str:
-    """Reason why a message ends, in OpenAI's words."""
-    metadata = message.response_metadata
-    return _CUT.get(str(metadata.get("finish_reason") or metadata.get("stop_reason")), "stop")
 
 
 def _id_of(principal: Principal, *parts: str) -> str:

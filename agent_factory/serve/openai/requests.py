@@ -16,23 +16,11 @@ from langchain_core.messages import (
 from pydantic import BaseModel, ConfigDict, Field
 
 _OF_THE_MODEL = {
-    "frequency_penalty",
-    "max_completion_tokens",
-    "max_tokens",
-    "parallel_tool_calls",
-    "presence_penalty",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "reasoning_effort",
-    "safety_identifier",
-    "seed",
-    "service_tier",
-    "store",
-    "temperature",
-    "top_k",
-    "top_p",
+    "frequency_penalty", "max_completion_tokens", "max_tokens", "parallel_tool_calls",
+    "presence_penalty", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort",
+    "safety_identifier", "seed", "service_tier", "store", "temperature", "top_k", "top_p",
     "verbosity",
-}
+}  # fmt: skip
 """Settings of chat clients that the agent's own settings override."""
 
 _WITHOUT_EFFECT: dict[str, tuple[object, ...]] = {
@@ -172,7 +160,8 @@ def messages_of(body: ChatRequest) -> list[BaseMessage]:
         role = message.get("role")
         if role not in _ROLES:
             raise Refused("messages", f"messages must be of {', '.join(_ROLES)}, got {role!r}.")
-        parts: dict[str, object] = {"role": role, "content": message.get("content") or ""}
+        content = message.get("content") or message.get("refusal") or ""
+        parts: dict[str, object] = {"role": role, "content": content}
         if message.get("name"):
             parts["name"] = message["name"]
         if role == "assistant" and message.get("tool_calls"):

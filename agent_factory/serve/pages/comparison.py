@@ -10,6 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from agent_factory.providers import text_of
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.rendering import pretty
 from agent_factory.serve.pages.wording import by_id
@@ -61,7 +62,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], agent: str) -> 
     """
     old, new = (by_id(values.get("messages") or ()) for values in (before, after))
     # Messages that are gone come first; the rest keeps its order.
-    texts = [{key: text_of(message) for key, message in side.items()} for side in (old, new)]
+    texts = [{key: words_of(message) for key, message in side.items()} for side in (old, new)]
     names = {key: name_of(message, agent) for key, message in {**old, **new}.items()}
     keys = {key: key for key in sorted({*before, *after} - {"messages"})}
     values = [{key: pretty(side[key]) for key in keys if key in side} for side in (before, after)]
@@ -93,11 +94,11 @@ def name_of(message: BaseMessage, agent: str) -> str:
     return agent if isinstance(message, AIMessage) else message.type.capitalize()
 
 
-def text_of(message: BaseMessage) -> str:
+def words_of(message: BaseMessage) -> str:
     """A message as text, with a line for each call."""
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     lines = (f"calls {call['name']}: {in_one_line(call['args'])}" for call in calls)
-    return "\n".join(filter(None, [message.text, *lines])) or "(empty)"
+    return "\n".join(filter(None, [text_of(message), *lines])) or "(empty)"
 
 
 def parts_of(before: str, after: str) -> Iterator[Part]:

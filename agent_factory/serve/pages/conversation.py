@@ -9,14 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from agent_factory.providers import ServerCall, ending_of, server_calls, sources_of, text_of
 from agent_factory.serve.pages.attachments import File
 from agent_factory.serve.pages.rendering import pretty
 
@@ -84,6 +79,9 @@ class Entry:
     calls: list[Call] = field(default_factory=list)
     note: str = ""
     files: tuple[File, ...] = ()
+    server_calls: Sequence[ServerCall] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    ending: str = ""
 
 
 def in_one_line(args: Mapping[str, object]) -> str:
@@ -126,13 +124,16 @@ def entry_of(message: BaseMessage, number: int = 0) -> Entry:
     """One message of a page."""
     # Set where a middleware has written the message, such as a summary.
     source = message.additional_kwargs.get("lc_source")
-    entry = Entry(message.id or f"message-{number}", "other", message.text)
+    entry = Entry(message.id or f"message-{number}", "other", text_of(message))
     blocks = message.content_blocks
     entry.files = tuple(File.of(block) for block in blocks if block["type"] in _FILES)
     if isinstance(message, AIMessage):
         entry.kind = "ai"
         thoughts = (block.get("reasoning", "") for block in blocks if block["type"] == "reasoning")
         entry.reasoning = "\n".join(thoughts)
+        entry.server_calls, entry.sources = server_calls(message), sources_of(message)
+        if ending := ending_of(message):
+            entry.ending = ending.text
         entry.calls = [
             *(Call(str(call["id"]), call["name"], call["args"]) for call in message.tool_calls),
             *(

@@ -12,6 +12,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from agent_factory.errors import ArgumentError
+from agent_factory.providers import text_of
 from agent_factory.serve.exchange import messages_in
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.pages.conversation import Result, entry_of
@@ -130,9 +131,11 @@ class ThreadEvents:
             return
         elif kind == "messages":
             message = data[0]
-            if isinstance(message, AIMessageChunk) and (message.text or message.tool_call_chunks):
+            if not isinstance(message, AIMessageChunk):
+                return
+            if (text := text_of(message)) or message.tool_call_chunks:
                 names = [chunk["name"] for chunk in message.tool_call_chunks if chunk["name"]]
-                yield "token", {"id": message.id, "text": message.text, "calls": names}
+                yield "token", {"id": message.id, "text": text, "calls": names}
         elif kind == "custom" and isinstance(data, Mapping) and "decision" in data:
             decision = data["decision"]
             owner, hook = decision["middleware"], decision["hook"]

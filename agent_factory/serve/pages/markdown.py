@@ -52,6 +52,11 @@ def plain_words(text: str) -> str:
     return " ".join("".join(f"{part.content or ' '}" for part in inline).split())
 
 
+def leads_elsewhere(url: str) -> bool:
+    """Return True if a link to an address leads to another site or a mailbox."""
+    return _MARKDOWN.validateLink(url)
+
+
 class _Markdown(MarkdownIt):
     """Markdown whose links lead to other sites and to mailboxes alone."""
 

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.pages.attachments import LIMIT
-from agent_factory.serve.pages.markdown import markdown
+from agent_factory.serve.pages.markdown import leads_elsewhere, markdown
 from agent_factory.serve.security import csrf_token, read_form
 from agent_factory.topology.render import html, palette
 
@@ -145,6 +145,7 @@ def _environment() -> Environment:
         "usd": usd,
     }
     environment.globals |= {"asset": _asset, "file_limit": LIMIT}
+    environment.tests["link"] = leads_elsewhere
     return environment
 
 

@@ -21,15 +21,9 @@ from agent_factory.service import NotFound, Service
 PAGE = 50
 """Runs on one page."""
 
-STATUSES = {
-    "queued": "queued",
-    "held": "held until decided",
-    "running": "running",
-    "waiting": "waits for a person",
-    "done": "done",
-    "failed": "failed",
-    "cancelled": "cancelled",
-}
+_NAMES = ("queued", "held", "running", "waiting", "done", "failed", "cancelled")
+STATUSES = {name: name for name in _NAMES}
+STATUSES |= {"held": "held until decided", "waiting": "waits for a person"}
 """States of runs, in words."""
 
 TIMES = {

@@ -12,7 +12,6 @@ from agent_factory.service import Service, ThreadInfo, Wait
 SHORT_ID = 8
 """Characters of a long id that tell two threads apart."""
 
-
 _NOBODY = {
     "question": "an answer",
     "client": "its client",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent_factory.serve.pages.conversation import in_one_line, shortened
-from agent_factory.serve.pages.verdicts import changes
+from agent_factory.serve.pages.verdicts import PAST, changes
 from agent_factory.service import RunSummary, Step, Wait
 
 WIDTH = 1000.0
@@ -25,14 +25,6 @@ KINDS = {
     "node": "Step",
 }
 """Kinds of rows, in words."""
-
-_DECIDED = {
-    "approve": "approved",
-    "edit": "changed",
-    "reject": "rejected",
-    "respond": "answered",
-    "cancel": "withdrawn",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +201,7 @@ def span_of_wait(wait: Wait) -> Span:
     detail = in_one_line(wait.args) or (shortened(wait.question) if wait.question else "")
     name = f"{wait.tool} waits for {whom}"
     if wait.decision is not None:
-        verdict = _DECIDED.get(str(wait.decision.get("type")), "decided")
+        verdict = {**PAST, "cancel": "withdrawn"}.get(str(wait.decision.get("type")), "decided")
         if (action := wait.decision.get("edited_action")) is not None:
             detail = changes(wait.args, action["args"])
         elif wait.decision.get("message"):

@@ -14,7 +14,7 @@ from agent_factory.service import AuditEntry, Service, Wait
 AUDIT = 500
 """Entries of the audit that the conversation of a thread reads."""
 
-_PAST = {
+PAST = {
     "approve": "approved",
     "edit": "changed",
     "reject": "rejected",
@@ -77,7 +77,7 @@ def deed_of(
     entry: AuditEntry, wait: Wait | None = None, approval: StandingApproval | None = None
 ) -> Deed:
     """An entry of the audit in words, with the wait or the standing approval, if still there."""
-    what, detail = _PAST.get(entry.what, entry.what), entry.detail
+    what, detail = PAST.get(entry.what, entry.what), entry.detail
     detail = detail if isinstance(detail, Mapping) else {}
     call = detail.get("call")
     if not isinstance(call, Mapping):

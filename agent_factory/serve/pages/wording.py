@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from agent_factory.providers import text_of
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.markdown import plain_words
 from agent_factory.serve.pages.verdicts import changes
@@ -77,9 +78,9 @@ class Wording:
         elif isinstance(message, HumanMessage):
             yield Line(self.author, "wrote:", how=text, kind="human")
         elif isinstance(message, AIMessage):
-            if message.text.strip():
+            if said := text_of(message).strip():
                 did = "wrote:" if message.tool_calls else "answered:"
-                yield Line(self.agent, did, how=quoted(plain_words(message.text)))
+                yield Line(self.agent, did, how=quoted(plain_words(said)))
             for call in message.tool_calls:
                 yield Line(self.agent, "called", call["name"], in_one_line(call["args"]))
         else:
