@@ -40,6 +40,7 @@ from agent_factory import (
     set_reason,
     stream_through,
 )
+from agent_factory.providers import refusal_text
 
 from ._shared.checked_messages import GuardRecord, RequestCheck, key_of, remember, result_tool
 from ._shared.errors import format_error, is_async
@@ -88,7 +89,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
 
     - "messages": a list of the unchecked messages, in any position. Answers of
       the model are not in the list, unless somebody else has sent or changed them.
-    - "answer": the model's answer, an AIMessage, with its tool calls.
+    - "answer": the model's answer, an AIMessage, with its tool calls; a refusal's words are text.
     - "call": a tool call, a dict with `name`, `args` and `id`.
     - "result": the result of a tool call, a ToolMessage, and each other message of a tool; for a
       background tool, the message with the result, and its progress. All other results are checked
@@ -305,7 +306,7 @@ class GuardMiddleware(PayloadFree[AgentState]):
         for message in answers:
             # A layer further in may have answered itself, or changed or joined answers.
             if inspection.objection is None and _content_key(message) not in inspection.passed:
-                inspection.objection = yield Invoke(self._check, message)
+                inspection.objection = yield Invoke(self._check, _readable(message))
         if inspection.objection is None:
             return response
         ended = self._ended(inspection.objection, inspection.messages)
@@ -399,7 +400,7 @@ class _Inspection:
         # Whole answers are not chunks, and chunks add up: the check always gets one message.
         chunks = [message for message in held if isinstance(message, AIMessageChunk)]
         whole = add_ai_message_chunks(*chunks) if chunks else held[0]
-        self.objection = yield Invoke(self._check, whole)
+        self.objection = yield Invoke(self._check, _readable(whole))
         if self.objection is None:
             self.passed.add(_content_key(whole))
             yield from held
@@ -449,6 +450,13 @@ class _Check:
         if isinstance(error, TimeoutError):
             return f"the check took longer than {self._timeout:g} seconds."
         return f"it could not be checked ({format_error(error)})."
+
+
+def _readable(answer: AIMessage) -> AIMessage:
+    """The answer for a check: the words of a refusal, which users read, are its text."""
+    words, content = refusal_text(answer), answer.content
+    read = f"{content}{words}" if isinstance(content, str) else [*content, words]
+    return answer.model_copy(update={"content": read}) if words else answer
 
 
 def _content_key(answer: AIMessage) -> str:

@@ -32,15 +32,7 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.errors import BuildWarning, EndlessLoop, SpecError
-from agent_factory.review.approval import (
-    Approval,
-    AskJudge,
-    AskPerson,
-    Deny,
-    Evidence,
-    LookUp,
-    Run,
-)
+from agent_factory.review.approval import Approval, AskJudge, AskPerson, Deny, Evidence, LookUp, Run
 from agent_factory.review.decision import Judgement
 from agent_factory.review.errors import InvalidAnswer
 from agent_factory.review.policy import (

@@ -392,6 +392,16 @@ def test_an_answer_is_checked_before_it_streams(collect: Any) -> None:
         assert {chunk.id for chunk in chunks} == {last.id}
 
 
+def test_the_words_of_a_refusal_are_checked_in_each_form(call: Any) -> None:
+    words = {"refusal": "This is bad"}
+    forms: Any = [{"content": "", "additional_kwargs": words}]
+    forms.append({"content": [{"type": "refusal", **words}]})
+    for form in forms:
+        guard = m.GuardMiddleware(Check(), on="answer")
+        agent = create_agent(ScriptedChatModel([AIMessage(**form)]), middleware=[guard])
+        assert last_text(call(agent, ASK)) == NO
+
+
 def test_calls_of_an_answer_that_is_stopped_do_not_run_and_its_usage_is_kept(call: Any) -> None:
     guard = m.GuardMiddleware(lambda answer: "It pays." if answer.tool_calls else None, on="answer")
     pays: Any = {"tool_calls": [call_of("look")], "usage_metadata": TOKENS}
