@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from agent_factory.errors import ArgumentError, TurnError, describe
 from agent_factory.hooks.flows import Flow, Invoke, forms_of
+from agent_factory.providers import text_of
 
 RESUMED_THREAD: Final = "agent_factory_resumed_thread"
 """Key of `configurable`: the thread of a call that is made again. Its subagent goes on with it."""
@@ -142,9 +143,8 @@ class _Subagent:
     def answer(self, config: RunnableConfig, request: str) -> Flow[str]:
         state = {"messages": [HumanMessage(request)]}
         result = yield from _result(self.agent, state, config, self.name, self.tool)
-        answer = result.get("structured_response")
-        if answer is None:
-            return str(result["messages"][-1].text)
+        if (answer := result.get("structured_response")) is None:
+            return text_of(result["messages"][-1])
         # An answer may be a pydantic model, a dataclass or a dict: this writes all of them.
         return TypeAdapter(Any).dump_json(answer).decode()
 

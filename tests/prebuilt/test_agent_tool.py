@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
@@ -58,6 +58,12 @@ def clerk_tool(
         **{"name": "clerk", "ignore": ["AF211"], **options},
     )
     return agent_tool(clerk, description="Pays money.", max_requests=max_requests)
+
+
+def test_the_words_of_a_refusal_are_the_result_of_a_subagent() -> None:
+    no = AIMessage("", additional_kwargs={"refusal": "I pay nobody."})
+    clerk = create_agent(ScriptedChatModel([no]), name="clerk")
+    assert agent_tool(clerk, description="Pays.").invoke({"request": "Pay!"}) == "I pay nobody."
 
 
 def test_a_structured_answer_is_the_result_as_json(call: Run) -> None:
