@@ -71,6 +71,15 @@ def without_streaming(config: RunnableConfig | None) -> RunnableConfig:
     return {**config, "tags": [*tags, TAG_NOSTREAM]}
 
 
+def unnamed(config: RunnableConfig) -> RunnableConfig:
+    """Return a config for the calls of a node, without the name of the node."""
+    anonymous = config.copy()
+    # The calls of a node would inherit both, and two runs of a tracer would have one id.
+    anonymous.pop("run_name", None)
+    anonymous.pop("run_id", None)
+    return anonymous
+
+
 def disable_streaming(config: RunnableConfig | None) -> None:
     """Disable token streaming of models for the rest of this context."""
     current_config.set(without_streaming(config))
@@ -252,19 +261,18 @@ class _Flows(ABC):
                         raise bad_request(self._names[at], output, self.kind)
                     with setting(calling_layer, self._names[at]):
                         value = yield output
-                elif at < innermost:
-                    if output is not requests[at]:
-                        output = self.passed_on(output)
-                    # A new generator for each call inward: a flow may call several times.
-                    running.append(flows[at + 1](output))
-                    at += 1
-                    requests[at] = output
-                    last_outcomes[at] = value = None
                 else:
                     if output is not requests[at]:
                         output = self.passed_on(output)
-                    last_outcomes[at] = outcome = yield output
-                    value = visible(outcome) if visible else outcome
+                    if at < innermost:
+                        # A new generator for each call inward: a flow may call several times.
+                        running.append(flows[at + 1](output))
+                        at += 1
+                        requests[at] = output
+                        last_outcomes[at] = value = None
+                    else:
+                        last_outcomes[at] = outcome = yield output
+                        value = visible(outcome) if visible else outcome
                 advance = running[at].send
             except BaseException as error:
                 refusals += isinstance(error, BadReturn)
@@ -365,30 +373,6 @@ ModelCall = Callable[[ModelRequest[Any]], Any]
 """Takes a ModelRequest and returns a ModelOutcome, or an awaitable of one."""
 
 
-class _ModelHandler:
-    """Handler of a model layer, which keeps the outcome of the last call that returned.
-
-    Earlier outcomes are dropped: a layer that retries must not apply commands of failed attempts.
-    """
-
-    __slots__ = ("_inner", "_name", "last")
-
-    def __init__(self, name: str, inner: ModelCall) -> None:
-        self._name = name
-        self._inner = inner
-        self.last: ModelOutcome | None = None
-
-    def __call__(self, request: ModelRequest[Any]) -> object:
-        if not isinstance(request, ModelRequest):
-            raise bad_request(self._name, request, ModelRequest)
-        return then(self._inner(request), self.keep)
-
-    def keep(self, outcome: ModelOutcome) -> ModelResponse:
-        """Store an outcome, and return the response for the layer."""
-        self.last = outcome
-        return outcome.response
-
-
 @dataclass(frozen=True, slots=True)
 class _ModelLayer:
     """A function layer, and the call inside it."""
@@ -398,8 +382,21 @@ class _ModelLayer:
 
     def __call__(self, request: ModelRequest[Any]) -> object:
         name, layer = self.named_layer
-        handler = _ModelHandler(name, self.inner)
-        return then(layer(request, handler), lambda result: _outcome_of(name, result, handler.last))
+        # Of the last call that returned: a layer that retries must not apply commands of failed
+        # attempts.
+        last: ModelOutcome | None = None
+
+        def keep(outcome: ModelOutcome) -> ModelResponse:
+            nonlocal last
+            last = outcome
+            return outcome.response
+
+        def handler(request: ModelRequest[Any]) -> object:
+            if not isinstance(request, ModelRequest):
+                raise bad_request(name, request, ModelRequest)
+            return then(self.inner(request), keep)
+
+        return then(layer(request, handler), lambda result: _outcome_of(name, result, last))
 
 
 class _ModelFlows(_Flows):

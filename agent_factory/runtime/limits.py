@@ -33,7 +33,6 @@ MAX_JUMPS = 100
 ENDED_KWARGS = {"lc_source": "only_errors"}
 """`additional_kwargs` of the message that ends a run after turns with errors alone."""
 
-
 REFUSAL_KWARGS = {"lc_source": "not_offered"}
 """`additional_kwargs` of the answer to a call of a tool that the request did not offer."""
 
@@ -121,13 +120,9 @@ class JumpLimit:
         if not isinstance(update, Mapping) or update.get("jump_to") != "model":
             return result
         # The model's own answers are nothing new for the model.
-        question, answer = (
-            next(
-                (m for m in reversed(state["messages"]) if isinstance(m, AIMessage) is by_model),
-                None,
-            )
-            for by_model in (False, True)
-        )
+        messages = state["messages"]
+        question = next((m for m in reversed(messages) if not isinstance(m, AIMessage)), None)
+        answer = next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)
         calls = [(call["name"], call["args"]) for call in answer.tool_calls] if answer else []
         # The text, because contents may be lists of blocks, which have no hash.
         exchange = hash(str([question and question.content, answer and answer.content, calls]))

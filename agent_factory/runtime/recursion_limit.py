@@ -35,6 +35,7 @@ class RecursionLimit:
         successors: Callable[[], Mapping[str, Successors]],
     ) -> None:
         self._spec = spec
+        self._order = [node for node in spec.topology.nodes if node != TOOLS]
         self._recorder = recorder
         self._refuse = recorder.refusing(unrun, spec.topology.style.model, "recursion limit")
         self._successors = successors
@@ -46,7 +47,7 @@ class RecursionLimit:
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
         rules, plan = self._spec.rules, self._spec.topology
         calls = pending_calls(message, tail, rules.output) if message else []
-        order = [node for node in plan.nodes if node != TOOLS]
+        order = self._order
         turn = order[order.index(plan.loop_entry) : order.index(plan.loop_exit) + 1]
         # Of several calls, no task sees whether their results are the answer: the entry does.
         is_answer = len(calls) == 1 and calls[0]["name"] in rules.direct
@@ -63,8 +64,7 @@ class RecursionLimit:
 
     def steps(self, between: Sequence[str], *, fused: bool) -> int:
         """Return the steps from the model's to the end of the run, with nodes in between."""
-        plan = self._spec.topology
-        order = [node for node in plan.nodes if node != TOOLS]
+        plan, order = self._spec.topology, self._order
         turn = order[order.index(plan.style.model) : order.index(plan.loop_exit) + 1]
         leaving = [] if plan.exit == END else order[order.index(plan.exit) :]
         path = pairwise([*turn, *between, *leaving])

@@ -305,8 +305,15 @@ def ended_by_tools(state: State, rules: Rules) -> str:
     return str(TransitionReason.STOPPED)
 
 
+class InstantRunnable(Runnable[Any, Any]):
+    """Runnable that waits for nothing, so that its async form calls the sync form."""
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self.invoke(input, config)
+
+
 @dataclass(eq=False, repr=False)
-class Path(Runnable[Any, Any]):
+class Path(InstantRunnable):
     """Conditional edge: a route as a runnable for LangGraph, sync and async.
 
     LangGraph would wrap a plain function in a runnable that tracers show as a run.
@@ -316,9 +323,4 @@ class Path(Runnable[Any, Any]):
     name: str
 
     def invoke(self, input: object, config: RunnableConfig | None = None, **_: object) -> Target:
-        return self.choose(input, config)
-
-    async def ainvoke(
-        self, input: object, config: RunnableConfig | None = None, **_: object
-    ) -> Target:
         return self.choose(input, config)

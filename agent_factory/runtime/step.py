@@ -24,13 +24,13 @@ from langgraph.errors import ErrorCode, GraphInterrupt, GraphRecursionError, cre
 from langgraph.types import Command, Send
 
 from agent_factory.counts import COUNTS
-from agent_factory.runtime.composition import without_streaming
+from agent_factory.runtime.composition import unnamed, without_streaming
 from agent_factory.runtime.outcomes import Outcome, Result, outcome_of, repeat
-from agent_factory.runtime.routing import Choice, Target
+from agent_factory.runtime.routing import Choice, InstantRunnable, Target
 from agent_factory.runtime.watching import (
     AsyncSpans,
     Event,
-    Events,
+    Reader,
     Watch,
     as_written,
     call_in_span,
@@ -265,7 +265,7 @@ class Stage(Runnable[Any, Any]):
         while step.end is None and (not in_thread or step.needs_thread):
             step.show()
             step.store()
-            if not step.reader_is_here():
+            if (reader := step.awaited_reader) and not step.goes_on(reader.wait()):
                 break
             node, state, config = step.enter()
             try:
@@ -291,7 +291,7 @@ class Stage(Runnable[Any, Any]):
         while step.end is None:
             await step.ashow()
             await step.astore()
-            if not await step.areader_is_here():
+            if (reader := step.awaited_reader) and not step.goes_on(await reader.await_()):
                 break
             if step.needs_thread:
                 await run_in_executor(None, self._take_nodes, step, True)
@@ -319,16 +319,13 @@ class Stage(Runnable[Any, Any]):
         await step.ashow()
 
 
-class _Continue(Runnable[Any, Any]):
+class _Continue(InstantRunnable):
     """The end of a traced node in a step: the choice of the next node."""
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         run = run_of(config)
         assert run is not None  # a step has started the node
         return run.step.take_in_span(input)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return self.invoke(input, config)
 
 
 # One step
@@ -380,7 +377,7 @@ class Step:
         self._node_writes = sent_writes(config)  # by the current node, before it returns
         config = reading_after(config, self._with_sent, fusion.kept)
         self._config = counting_graphs(config, lambda: next(self._graphs))  # of the step
-        self._quiet_config = _unnamed(without_streaming(self._config))
+        self._quiet_config = unnamed(without_streaming(self._config))
         self._saver = saver_of(config)
         self._has_saver = self._saver is not None
         names_tasks = self._has_saver or fusion.records
@@ -431,18 +428,22 @@ class Step:
 
     def show(self) -> None:
         """Show the events of the nodes that have run to the caller of the stream."""
-        if self._pending.events:
-            for event, events in self._take_events():
+        if events := self._run.watch.events:
+            pending, self._pending.events = self._pending.events, []
+            for event in pending:
                 events.emit(event)
 
     async def ashow(self) -> None:
         """Show the events of the nodes that have run, and wait for their delivery."""
-        if self.is_traced and (self._run.watch.events is not None or self.end):
+        events = self._run.watch.events
+        if self.is_traced and (events or self.end):
             await self.spans.finish()
-        for event, events in self._take_events():
-            delivery = events.emit(event)
-            if events.awaits:
-                await delivery
+        if events:
+            pending, self._pending.events = self._pending.events, []
+            for event in pending:
+                delivery = events.emit(event)
+                if events.awaits:
+                    await delivery
 
     def store(self) -> None:
         """Store the writes so far, if they have to outlive the rest of the step."""
@@ -456,23 +457,20 @@ class Step:
             (saver, writes), self._pending.writes = self._pending.writes, None
             await put_stored(saver.aput_writes, writes)
 
-    def reader_is_here(self) -> bool:
-        """Wait for the reader of the stream at a possible end; return False if the step ends."""
-        reader, boundary = self._run.watch.reader, self._pending.boundary
-        self._pending.boundary = None
-        if boundary is None or reader is None or reader.wait():
-            return True
-        self._end_at(*boundary)
-        return False
+    @property
+    def awaited_reader(self) -> Reader | None:
+        """The reader of the stream, at a possible end of the step; None elsewhere."""
+        return self._run.watch.reader if self._pending.boundary else None
 
-    async def areader_is_here(self) -> bool:
-        """Wait for the reader of the stream, as `reader_is_here`."""
-        reader, boundary = self._run.watch.reader, self._pending.boundary
-        self._pending.boundary = None
-        if reader is None or boundary is None or await reader.await_():
-            return True
-        self._end_at(*boundary)
-        return False
+    def goes_on(self, reader_is_here: bool) -> bool:
+        """Pass a possible end, or end the step before the node that comes next."""
+        boundary, self._pending.boundary = self._pending.boundary, None
+        if boundary and not reader_is_here:
+            preview, target = boundary
+            self._run.skipped_steps -= 1
+            self._run.ahead -= 1
+            self._leave(preview, self._goto(target, preview))
+        return reader_is_here
 
     def enter(self) -> tuple[Any, Any, RunnableConfig]:
         """Return the next node, its input and its config."""
@@ -491,7 +489,7 @@ class Step:
                 else run.later_config(self._config, stage.name)
             )
             if not self.is_traced:
-                config = _unnamed(config)
+                config = unnamed(config)
         self._node_config = config
         # A node may have set a config for its own calls, which is not for the next node.
         current_config.set(config)
@@ -682,12 +680,6 @@ class Step:
             self._is_unchanged, self._is_stored = True, False
         return possible
 
-    def _end_at(self, preview: Preview, target: Target) -> None:
-        """End the step before the node that comes next."""
-        self._run.skipped_steps -= 1
-        self._run.ahead -= 1
-        self._leave(preview, self._goto(target, preview))
-
     def _writes_before(self, target: str, preview: Preview) -> Any:
         """Return a saver, and the writes that have to outlive the rest of the step."""
         channels = self._first.fusion.channels
@@ -782,19 +774,3 @@ class Step:
         outcome = preview if done else None
         name = self.position.stage.name
         self._pending.events += events.of_node(namespace, name, task, pairs, outcome)
-
-    def _take_events(self) -> list[tuple[Event, Events]]:
-        """Return the events of the nodes since the last call, and their observers."""
-        if not self._pending.events or (events := self._run.watch.events) is None:
-            return []
-        pending, self._pending.events = self._pending.events, []
-        return [(event, events) for event in pending]
-
-
-def _unnamed(config: RunnableConfig) -> RunnableConfig:
-    """Return a config for the calls of a node, without the name of the node."""
-    anonymous = config.copy()
-    # The calls of a node would inherit both, and two runs of a tracer would have one id.
-    anonymous.pop("run_name", None)
-    anonymous.pop("run_id", None)
-    return anonymous

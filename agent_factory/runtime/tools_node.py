@@ -21,7 +21,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import get_runtime
@@ -51,6 +51,7 @@ from agent_factory.runtime.routing import (
     PARALLEL_CALL,
     WRITTEN,
     Choice,
+    InstantRunnable,
     Rules,
     State,
     Target,
@@ -221,8 +222,7 @@ class ToolsNode(ToolNode):
         return self.node.tools_by_name  # read by `tools_by_name`, and by programs
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: object) -> object:
-        batch = self._begin(input, config, asynchronous=False)
-        calls, refusals = self._readable(input, asynchronous=False)
+        batch, calls, refusals = self._begin(input, config, asynchronous=False)
         try:
             output = self.node.invoke(calls, config) if calls else {"messages": []}
         except Exception as error:
@@ -235,8 +235,7 @@ class ToolsNode(ToolNode):
         return update if self._guards is None else self._guards.result(update)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> object:
-        batch = self._begin(input, config, asynchronous=True)
-        calls, refusals = self._readable(input, asynchronous=True)
+        batch, calls, refusals = self._begin(input, config, asynchronous=True)
         try:
             output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
         except asyncio.CancelledError:
@@ -252,7 +251,10 @@ class ToolsNode(ToolNode):
         update = self._finish(input, output, refusals)
         return update if self._guards is None else self._guards.result(update)
 
-    def _begin(self, input: object, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
+    def _begin(
+        self, input: Any, config: RunnableConfig | None, *, asynchronous: bool
+    ) -> tuple[_Batch, object, list[ToolMessage]]:
+        """Return the batch, the input of ToolNode, and replies to calls with invalid arguments."""
         # A thread of another graph may be paused at its tools, with the whole state as the input.
         is_single, outcome = not isinstance(input, list) or len(input) < 2, None
         if type(input) is SentCall:
@@ -265,15 +267,11 @@ class ToolsNode(ToolNode):
         services = run_services.get()
         if services.guards is not self._guards:
             run_services.set(replace(services, guards=self._guards))
-        return batch
-
-    def _readable(self, input: Any, *, asynchronous: bool) -> tuple[object, list[ToolMessage]]:
-        """Return the input of the ToolNode, and replies to calls with invalid arguments."""
         # Inside the ToolNode, the error handler could report this to the model.
         if layer := self._first_unsupported[asynchronous]:
             raise PathNotSupported(*sync_async_error(layer, asynchronous=asynchronous))
         if not isinstance(input, list):
-            return (input if "__type" in input else self._view(input)), []
+            return batch, (input if "__type" in input else self._view(input)), []
         state = input.state if isinstance(input, CallsWithState) else None
         refusals, calls = [], []
         for call in input:
@@ -287,10 +285,10 @@ class ToolsNode(ToolNode):
         if self._stateless.issuperset(call["name"] for call in calls):
             state = {}
         if state is None or not calls:
-            return calls, refusals
+            return batch, calls, refusals
         if len(calls) == 1:
-            return with_context(calls[0], state), refusals
-        return CallsWithState(calls, state), refusals
+            return batch, with_context(calls[0], state), refusals
+        return batch, CallsWithState(calls, state), refusals
 
     def _finish(self, input: Any, output: Any, refusals: list[ToolMessage]) -> object:
         """Return the update of the node, with ids for its messages."""
@@ -352,13 +350,8 @@ def _compose(
     """Compose the layers around the execution of a tool, and translate its commands."""
     layers = spec.tool_layers
     translate = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
-    execute = recorder.execution(execute)
-    composed_call = compose_layers(
-        layers,
-        asynchronous,
-        recorder,
-        lambda named_layers: compose_tool_call(named_layers, execute),
-    )
+    compose = partial(compose_tool_call, execute=recorder.execution(execute))
+    composed_call = compose_layers(layers, asynchronous, recorder, compose)
 
     def translated(result: object) -> object:
         # Here, and not in `_finish`: the ToolNode merges commands to the parent graph.
@@ -406,7 +399,7 @@ def _compose(
 
 
 @dataclass(eq=False, repr=False)
-class LeadFromTools(Runnable[Any, Any]):
+class LeadFromTools(InstantRunnable):
     """The end of a tools node: writes the results, and the next node."""
 
     stage: Stage
@@ -427,11 +420,6 @@ class LeadFromTools(Runnable[Any, Any]):
         updates = input if isinstance(input, list) else [input]
         update.invoke([*updates, *signals, Command(goto=entry)], config)
         return input
-
-    async def ainvoke(
-        self, input: object, config: RunnableConfig | None = None, **_: object
-    ) -> object:
-        return self.invoke(input, config)
 
 
 def _with_ids(messages: object) -> Any:

@@ -15,7 +15,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, CallbackManager
 from langchain_core.messages import BaseMessage
@@ -25,6 +25,7 @@ from langchain_core.tracers import LangChainTracer
 from langgraph.config import get_stream_writer
 from langgraph.types import Command
 
+from agent_factory.runtime.composition import unnamed
 from agent_factory.state.updates import Pair, Preview
 from agent_factory.upstream import current_config, streams, streams_events
 
@@ -131,7 +132,8 @@ class EventStream:
             yield from self._early_parts()
             raise
         finally:
-            self._dismiss_reader()
+            if self.reader is not None:
+                self.reader.leave()
         yield from self._early_parts()  # LangGraph may have nothing to show for the last step
 
     async def aread(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -143,11 +145,8 @@ class EventStream:
                     for visible_part in self._shown(part):
                         yield visible_part
         finally:
-            self._dismiss_reader()
-
-    def _dismiss_reader(self) -> None:
-        if self.reader is not None:
-            self.reader.leave()
+            if self.reader is not None:
+                self.reader.leave()
 
     def _early_parts(self) -> Iterator[Any]:
         while self.early:
@@ -310,7 +309,6 @@ _CHILD = "seq:step:1"
 _NOTHING: Any = None
 """LangGraph's nodes have no serialized form."""
 
-
 _CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
 
 
@@ -452,10 +450,7 @@ def _manager(config: RunnableConfig) -> Any:
 
 def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
     """Return the config for the calls of a node."""
-    node_config: Any = {**config, "callbacks": span.get_child(_CHILD)}
-    node_config.pop("run_name", None)
-    node_config.pop("run_id", None)
-    return cast("RunnableConfig", node_config)
+    return {**unnamed(config), "callbacks": span.get_child(_CHILD)}
 
 
 def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:

@@ -126,13 +126,13 @@ def test_tools_and_layers_see_what_they_would_read(
 @pytest.fixture
 def with_calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the state came with the calls, for each run of the tools node."""
-    known, read = [], ToolsNode._readable
+    known, begin = [], ToolsNode._begin
 
-    def noted(self: ToolsNode, input: Any, **options: Any) -> Any:
+    def noted(self: ToolsNode, input: Any, *args: Any, **options: Any) -> Any:
         known.append(isinstance(input, CallsWithState))
-        return read(self, input, **options)
+        return begin(self, input, *args, **options)
 
-    monkeypatch.setattr(ToolsNode, "_readable", noted)
+    monkeypatch.setattr(ToolsNode, "_begin", noted)
     return known
 
 
