@@ -94,7 +94,7 @@ def of_calls() -> Iterator[Figure]:
     decisions = (
         ("files that `review.approve` enters", len(approval.files), 22, 30, 0),
         ("`review.approve`: deepest stack", approval.deepest, 16, 19, 0),
-        ("`review.approve`: calls", approval.calls, 480, 541, 0),
+        ("`review.approve`: calls", approval.calls, 480, 540, 0),
         ("files in which a worker carries out a decision", len(worker.files), 30, 42, 0),
         ("a worker's decision: deepest stack", worker.deepest, 16, 20, 0),
         ("a worker's decision: calls", worker.calls, 600, 675, 60),

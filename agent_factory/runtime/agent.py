@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
-from dataclasses import replace
 from functools import partialmethod
 from operator import attrgetter
 from typing import Any
@@ -233,13 +232,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             return steps
         checkpoint = checkpoint_tuple.checkpoint
         version: Any = checkpoint["channel_versions"].get(LAST_NODE)
-        versions_seen: list[Any] = [
-            versions_seen
-            for node, versions in checkpoint["versions_seen"].items()
-            if node in self.nodes
-            for versions_seen in versions.values()
-        ]
-        if version is None or any(other >= version for other in versions_seen):
+        seen_by_nodes = (checkpoint["versions_seen"].get(node, {}) for node in self.nodes)
+        others = (other for versions in seen_by_nodes for other in versions.values())
+        if version is None or any(other >= version for other in others):
             return steps  # the last step had one node, and LangGraph finds the node itself
         last = checkpoint["channel_values"][LAST_NODE]
         steps[0] = [
@@ -466,9 +461,8 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         call_values: Any = (config or {}).get("configurable", {})
         context: Any = (current_config.get() or {}).get("configurable", {})
         resumes = input is None or (isinstance(input, Command) and not input.goto)
-        has_unknown_keys = (
-            self.has_unknown_keys(input) and not self.builder.spec.run_layers
-        )  # their checks are done
+        # Layers around a run have checked the keys already.
+        has_unknown_keys = self.has_unknown_keys(input) and not self.builder.spec.run_layers
         forks = bool(call_values.get("checkpoint_id"))
         # Before the configs are merged, which takes time: most runs have nothing to check.
         if not (
@@ -499,11 +493,9 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         where: dict[str, Any] = {**place["configurable"]}
         if not where.pop("checkpoint_id", None) or where.get("checkpoint_ns"):
             return None
-        members = self.builder.spec.middleware
-        counting = [
-            m for m in members if type(m).counted_since is not AgentMiddleware.counted_since
-        ]
-        return {"configurable": where} if counting else None
+        members, default = self.builder.spec.middleware, AgentMiddleware.counted_since
+        has_counts = any(type(member).counted_since is not default for member in members)
+        return {"configurable": where} if has_counts else None
 
     def _counted_since(
         self, checkpoint: CheckpointTuple, newest: CheckpointTuple | None
@@ -647,7 +639,10 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
             configurable = {**context["configurable"], **configurable}
         if self._shows_steps(configurable, options, modes):
             return _by_hook(config), None
-        watch = self._watchers({"callbacks": context.get("callbacks"), **settings}, options, modes)
+        all_settings: Any = {"callbacks": context.get("callbacks"), **settings}
+        handlers = get_callback_manager_for_config(all_settings).handlers
+        for handler in filter(streams_events, handlers):
+            handler.run_inline = True  # a call in a task or a thread would cost more than the hook
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
         # A caller that leaves a stream ends the run at the next step, unless the run itself waits
@@ -655,28 +650,21 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
         waits = reader is not None or (events is not None and events.awaits)
         in_steps = (modes and not waits) or TASKS in modes or options.get("control")
         single_step = not in_steps and self._is_single_step(configurable.get(RUN), depth)
+        watch = Watch(
+            is_traced=any(map(observes_nodes, handlers)),
+            messages="messages" in modes,
+            shows_names=bool(handlers or options.get("subgraphs") or not _LIVE.isdisjoint(modes)),
+            events=events,
+            reader=reader if single_step else None,
+        )
         run = Run(
-            replace(watch, events=events, reader=reader if single_step else None),
+            watch,
             depth,
             single_step,
             in_graph=bool(modes),
             resumes=input is None or isinstance(input, Command) or is_resumed(configurable),
         )
         return _with_configurable(config, {RUN: run}), run
-
-    def _watchers(
-        self, config: RunnableConfig, options: Mapping[str, Any], modes: Collection[str]
-    ) -> Watch:
-        """Return the observers of a run with this config and these modes of its stream."""
-        handlers = get_callback_manager_for_config(config).handlers
-        for handler in filter(streams_events, handlers):
-            handler.run_inline = True  # a call in a task or a thread would cost more than the hook
-        live = not _LIVE.isdisjoint(modes)
-        return Watch(
-            is_traced=any(map(observes_nodes, handlers)),
-            messages="messages" in modes,
-            shows_names=bool(handlers or options.get("subgraphs") or live),
-        )
 
     def _shows_steps(
         self, configurable: Mapping[str, Any], options: Mapping[str, Any], modes: Collection[str]

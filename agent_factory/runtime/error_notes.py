@@ -22,9 +22,8 @@ def add_notes(error: Exception, context_schema: type[object] | None) -> None:
     elif context_schema is not None and get_runtime().context is None:
         fields = [(*vars(c), *vars(c).get("__annotations__", ())) for c in context_schema.__mro__]
         is_field = isinstance(error, AttributeError) and any(name in names for names in fields)
-        unread = isinstance(error, TypeError) and str(error).startswith(
-            "'NoneType' object is not sub"
-        )
+        start = "'NoneType' object is not sub"
+        unread = isinstance(error, TypeError) and str(error).startswith(start)
         if unread or (is_field and source is None):
             schema = context_schema.__name__
             note = f"This run has no context. Pass one: agent.invoke(..., context={schema}(...))."

@@ -46,11 +46,18 @@ class Guards:
         if isinstance(input, list | tuple):  # of Commands
             parts = [*map(self.admit, input)]
             return [part for part, _ in parts], next((e for _, e in parts if e is not None), None)
+        error: Exception | None
         if isinstance(input, Command):
-            return self._command(input)
+            if isinstance(input.update, list | tuple):
+                updates = [self._update({key: value}) for key, value in input.update]
+                update: Any = [pair for part, _ in updates for pair in part.items()]
+                error = next((error for _, error in updates if error is not None), None)
+            else:
+                update, error = self.admit(input.update)
+            return (input if update is input.update else replace(input, update=update)), error
         if isinstance(input, Mapping):
             return self._update(input)
-        error: Exception | None = None
+        error = None
         if (messages := getattr(input, MESSAGES, None)) is not None:  # of a schema of the user
             value, error = self._value(messages)
             if value is not messages and is_dataclass(input) and not isinstance(input, type):
@@ -95,15 +102,6 @@ class Guards:
             contents, _ = self.admit(contents)
         return self.views.value(contents)
 
-    def _command(self, command: Any) -> tuple[Any, Exception | None]:
-        if isinstance(command.update, list | tuple):
-            parts = [self._update({key: value}) for key, value in command.update]
-            update: Any = [pair for part, _ in parts for pair in part.items()]
-            error = next((error for _, error in parts if error is not None), None)
-        else:
-            update, error = self.admit(command.update)
-        return (command if update is command.update else replace(command, update=update)), error
-
     def _update(self, update: Mapping[str, Any]) -> tuple[Mapping[str, Any], Exception | None]:
         if MESSAGES not in update:
             return update, None
@@ -123,16 +121,12 @@ class Guards:
             messages: Sequence[Any] = convert_to_messages(originals)
         except (KeyError, NotImplementedError, TypeError, ValueError):
             return value, None  # not messages: the run itself says so
-        admitted, error = self._passed(messages)
+        admitted, error = messages, None
+        for guard in self._members:
+            admitted, refusal = guard.admit(admitted)
+            error = refusal if error is None else error
         is_changed = list(map(id, admitted)) != list(map(id, messages))
         return (list(admitted) if is_changed else value), error
-
-    def _passed(self, messages: Sequence[AnyMessage]) -> Admitted:
-        refusal: Exception | None = None
-        for guard in self._members:
-            messages, error = guard.admit(messages)
-            refusal = error if refusal is None else refusal
-        return messages, refusal
 
 
 class _Entry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutine
@@ -187,15 +187,7 @@ class HookNode(Runnable[State, object]):
         # This run must not see the answer of an earlier run of the thread.
         stale = self._is_entry and state.get("structured_response") is not None
         reset = {"structured_response": None} if stale else {}
-        if result is None or isinstance(result, Mapping):
-            update = result or {}
-            if REASON in update and REASON not in self._keys:  # for the decision log alone
-                update = {key: value for key, value in update.items() if key != REASON}
-            if self._drops_keys and not self._keys.issuperset(update):
-                update = dict(self._known(update.items()))
-            self._check(update)
-            return {**reset, **update} or None
-        if not isinstance(result, Command):
+        if not isinstance(result, Mapping | Command | None):
             raise BadReturn(
                 self.name,
                 f"must return a dict of updates or None, got {describe(result)}.",
@@ -203,26 +195,30 @@ class HookNode(Runnable[State, object]):
                 if iscoroutine(result)
                 else "Return {'key': value}.",
             )
-        if result.graph is not None:
+        if not isinstance(result, Command):
+            pairs = list((result or {}).items())
+        elif result.graph is not None:
             return result  # update and goto are for another graph
-        if result.goto:
+        elif result.goto:
             raise CommandNotSupported(
                 self.name,
                 f"returned a Command with goto={result.goto!r}, but the run would take the node's "
                 "own edge too.",
                 "Return {'jump_to': ...} and declare it with hook_config(can_jump_to=[...]).",
             )
-        pairs = pairs_of(result, self.name)
-        if REASON not in self._keys:
+        else:
+            pairs = pairs_of(result, self.name)
+        if REASON not in self._keys:  # for the decision log alone
             pairs = [(key, value) for key, value in pairs if key != REASON]
         if self._drops_keys:
             pairs = self._known(pairs)
-        self._check(dict(pairs))
-        return replace(result, update=[*reset.items(), *pairs])
+        self._check(update := dict(pairs))
+        if isinstance(result, Command):
+            return replace(result, update=[*reset.items(), *pairs])
+        return {**reset, **update} or None
 
-    def _known(self, pairs: Iterable[Pair]) -> list[Pair]:
+    def _known(self, pairs: Sequence[Pair]) -> list[Pair]:
         """Return the writes to keys of the state, and warn once of each other key."""
-        pairs = list(pairs)
         if unknown_keys := {key for key, _ in pairs} - self._keys - self._dropped:
             self._dropped |= unknown_keys
             names = ", ".join(map(repr, sorted(unknown_keys)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import get_args
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command, StreamMode
@@ -148,12 +148,3 @@ def missing_thread(place: Mapping[str, object]) -> NoThread:
         f"does not exist: the checkpointer has no checkpoint{where} of it.",
         "Check the config, or start the thread with invoke().",
     )
-
-
-def check_modes(modes: Any) -> None:
-    """Raise an ArgumentError if a mode of a stream does not exist."""
-    if modes is None or (isinstance(modes, str) and modes in STREAM_MODES):
-        return
-    # LangGraph runs with an unknown mode, and yields nothing.
-    if not STREAM_MODES.issuperset(modes := [modes] if isinstance(modes, str) else modes):
-        raise unknown_mode(modes)

@@ -51,9 +51,7 @@ def watched_hook(bound: Bound[Hook], *, merges_by_id: bool) -> Bound[Hook]:
                 return result
             # A message changed in place by the hook is the same object, and another message.
             known_ids = set(map(id, history))
-            if kept[-1] is history[-1] == last and all(
-                id(message) in known_ids for message in kept
-            ):
+            if kept[-1] is history[-1] == last and known_ids.issuperset(map(id, kept)):
                 reason = (
                     "must return new messages, got some that the thread has already: no effect."
                 )

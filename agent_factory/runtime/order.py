@@ -34,7 +34,6 @@ class Order:
         [[], [], [0]]
         """
         touches = [self._touches(call) for call in calls]
-        # A call that runs no tool waits for no call.
         return [
             frozenset(
                 n

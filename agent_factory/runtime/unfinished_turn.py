@@ -40,9 +40,8 @@ def is_before_tools(topology: Topology, nodes: Collection[str]) -> bool:
     """Return True if a thread waits between the model and the tools: no call has begun."""
     # At the tools, nobody knows: the thread is the same before the tools, and after the death of
     # the process during their run.
-    return bool(nodes) and {
-        hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL
-    }.issuperset(nodes)
+    between = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
+    return bool(nodes) and between.issuperset(nodes)
 
 
 def results_of(calls: Iterable[Mapping[str, Any]], text: str) -> list[ToolMessage]:

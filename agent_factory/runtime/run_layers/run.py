@@ -16,7 +16,7 @@ from langgraph.runtime import ExecutionInfo, RunControl, Runtime, get_runtime
 from langgraph.types import Command
 
 from agent_factory.decisions.recorder import Recorder
-from agent_factory.errors import BadReturn, UnknownStateKey, describe
+from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.flows import (
     EFFECTS,
     MAX_REFUSALS,
@@ -271,9 +271,8 @@ class LayeredRun:
             return {**self.input, **changes}
         check_keys(changes, self._agent.channels.keys() - ENGINE_KEYS, name)
         if self._thread.is_nested:
-            reason = (
-                f"changed {', '.join(map(repr, changes))} of a run that goes on in another one."
-            )
+            names = ", ".join(map(repr, changes))
+            reason = f"changed {names} of a run that goes on in another one."
             raise BadReturn(name, reason, "Pass `state` on if `resumed`, or return an update.")
         command: Command[Any] = self.input or Command()
         return replace(command, update=[*pairs_of(command, name), *changes.items()])
@@ -285,23 +284,18 @@ class LayeredRun:
         channels = self._agent.channels
         try:
             if not isinstance(flow.returned, Mapping):
-                reason = (
-                    f"must return an update of the state or None, got {describe(flow.returned)}."
-                )
+                kind = describe(flow.returned)
+                reason = f"must return an update of the state or None, got {kind}."
                 hint = "Return {'key': value}, or what `yield state` returned."
                 raise BadReturn(flow.name, reason, hint)
             # The flow may return the whole state, with its changes.
             update = _changes(flow.result, flow.returned)
             check_keys(update, channels.keys() - ENGINE_KEYS, flow.name)
-        except (BadReturn, UnknownStateKey) as mistake:
+            if self._agent.builder.guards is not None:
+                update = dict(self._agent.builder.guards.result(update))
+        except Exception as mistake:
             flow.error = mistake
             return None
-        if self._agent.builder.guards is not None:
-            try:
-                update = dict(self._agent.builder.guards.result(update))
-            except Exception as refusal:
-                flow.error = refusal
-                return None
         for key, value in update.items():
             if is_messages(channels[key]) and not overwrites(value):
                 update[key] = with_ids(value)

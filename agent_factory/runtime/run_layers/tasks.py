@@ -7,7 +7,7 @@ from inspect import iscoroutine
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
+from langgraph.checkpoint.base import empty_checkpoint
 
 from agent_factory.errors import PathNotSupported
 from agent_factory.hooks.flows import Task, is_awaitable
@@ -79,10 +79,8 @@ class TaskResults:
             yield from self._write({})
 
     def _read(self) -> Calls:
-        saver = self._thread.saver
-        if saver is None:
+        if (saver := self._thread.saver) is None:
             return {}
-        checkpoint: CheckpointTuple | None
         checkpoint = yield from self._thread.call(saver, "get_tuple", self._config)
         if checkpoint is None:
             return {}

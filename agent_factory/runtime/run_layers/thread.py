@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.types import Command, StateSnapshot, StateUpdate
+from langgraph.types import Command, StateUpdate
 
 from agent_factory.upstream import (
     CLEAR_TASKS,
@@ -75,8 +75,7 @@ class RunThread:
         if checkpoint is None or not goes_on:
             return None
         config = {"configurable": {**self.configurable, **self.place}}
-        snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", config)
-        return snapshot
+        return (yield from self.call(self._agent, "get_state", config))
 
     def write(self, updates: Sequence[Mapping[str, object]], *, ends: bool) -> Calls:
         """Write updates one after the other, and return the state.
@@ -101,8 +100,7 @@ class RunThread:
 
     def latest(self) -> Calls:
         """Return the StateSnapshot at the end of the thread."""
-        snapshot: StateSnapshot = yield from self.call(self._agent, "get_state", self.end)
-        return snapshot
+        return (yield from self.call(self._agent, "get_state", self.end))
 
     @property
     def end(self) -> RunnableConfig:

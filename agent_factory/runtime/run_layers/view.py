@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent_factory.runtime.inputs import check_modes
+from agent_factory.runtime.inputs import STREAM_MODES, unknown_mode
 from agent_factory.runtime.run_layers.thread import RunThread
 from agent_factory.runtime.watching import UPDATES, VALUES, Event, EventStream
 from agent_factory.upstream import is_nested, streams_message_events
@@ -23,9 +23,11 @@ class RunView:
     def __init__(self, agent: Any, thread: RunThread, options: Mapping[str, Any]) -> None:
         nested = is_nested((thread.config or {}).get("configurable", {}))
         mode = options.get("stream_mode") or ("values" if nested else agent.stream_mode)
-        check_modes(mode)
         self._agent = agent
         self._modes = [mode] if isinstance(mode, str) else [*mode]
+        # LangGraph runs with an unknown mode, and yields nothing.
+        if not STREAM_MODES.issuperset(self._modes):
+            raise unknown_mode(self._modes)
         self._version = options.get("version") or "v1"
         shape: Any = {"subgraphs": bool(options.get("subgraphs")), "version": self._version}
         inner = [*dict.fromkeys([*self._modes, VALUES])]
