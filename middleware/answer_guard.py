@@ -1,8 +1,4 @@
-"""Ask a model again after an answer that is empty, cut off or unreadable.
-
-The middleware is a layer: the failed answer never reaches the thread, and none of its calls runs.
-Apart from an answer without content, only a sign of the provider counts.
-"""
+"""Ask a model again after an answer that is empty, cut off or unreadable."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Check messages to a model, its answers, and the calls and results of its tools.
-
-A check may run while the model works: the answer is held back until the check has decided, so
-nobody waits for the check if the model takes longer.
-"""
+"""Check messages to a model, its answers, and the calls and results of its tools."""
 
 from __future__ import annotations
 

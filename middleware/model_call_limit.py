@@ -92,8 +92,8 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             with its count, and so does a run with results of background calls as its input; a new
             message starts a new run.
         exit_behavior: "end" ends the run with a message that gives the numbers; "answer" makes
-            the last allowed call without tools, for an answer from the work so far, and ends the
-            run before a further call as "end" does; "error" raises ModelCallLimitExceededError.
+            the last allowed call, in which no tool is called, for an answer from the work so far,
+            and then ends as "end" does; "error" raises ModelCallLimitExceededError.
         name: Distinguishes several instances. They share their counts, and count each call once.
 
     Raises:

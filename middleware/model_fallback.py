@@ -1,8 +1,4 @@
-"""Ask other models when a model call fails.
-
-The middleware is a layer: it adds no step to the graph, and nothing of a failed attempt reaches the
-thread.
-"""
+"""Ask other models when a model call fails."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Ask other models when a model refuses to answer.
-
-The middleware is a layer: the refused answer never reaches the thread, where it would make the next
-model refuse too. Only a sign of the provider counts as a refusal; the text is not interpreted.
-"""
+"""Ask other models when a model refuses to answer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Call a model again after a failure.
-
-The middleware is a layer: it adds no step to the graph, and nothing of a failed attempt reaches the
-thread. Updates of layers further in are kept only for the successful attempt.
-"""
+"""Call a model again after a failure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Run a tool again after a failure.
-
-The middleware is a layer around single calls: parallel calls go on, and nothing of a failed attempt
-reaches the thread.
-"""
+"""Run a tool again after a failure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Let another model, usually a smaller one, choose which tools to offer.
-
-The middleware is a model layer, because only there the tools of a call are known. One choice for
-each task keeps the provider's prompt cache valid, and costs one call.
-"""
+"""Let another model, usually a smaller one, choose which tools to offer."""
 
 from __future__ import annotations
 

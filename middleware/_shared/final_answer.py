@@ -1,4 +1,4 @@
-"""One more call of the model, without tools, for an answer from the work so far."""
+"""One more call of the model, which may call no tool, for an answer from the work so far."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from langchain_core.messages import (
 )
 
 from agent_factory import Flow, ModelRequest, ModelResponse, NextChunk, stream_through
-from agent_factory.structured_output.strategies import EXPLANATION, EXPLANATION_KWARGS
+from agent_factory.structured_output.strategies import (
+    EXPLANATION,
+    EXPLANATION_KWARGS,
+    ToolStrategy,
+    strategy_for,
+)
+
+from .messages import with_remark
+from .models import no_call_choice
 
 NO_ANSWER = "lc_no_answer"
 """Key in the metadata of a text that stands for an empty last answer: a guard may ask again."""
 
+_ENDING = "Say what you found, and say plainly what is missing or was not done.]"
 _INSTRUCTION = (
-    "[No tool can be called any more: {reason}. Answer now with what you have. Say what you found, "
-    "and say plainly what is missing or was not done.]"
+    "[No tool can be called any more: {reason}. Answer now with what you have. " + _ENDING
 )
 
 _NO_TOOLS = (
@@ -36,7 +44,7 @@ _TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
 def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse]:
-    """Ask the model to answer without tools; tool calls in the answer are dropped.
+    """Ask the model to answer without calls; tool calls in the answer are dropped.
 
     A structured answer may still be given; `asks_for_retry` tells whether the model must be asked
     once more. The reason is half a sentence: "3 of 3 searches are used up".
@@ -50,18 +58,27 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
 
 
 def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
-    """The request for an answer without tools."""
+    """The request for an answer without calls.
+
+    The tools stay where the provider can be told that none is called: so the beginning of the
+    request stays as it was, which caches and signed thoughts need. A call may be the answer itself.
+    """
     messages = request.messages
-    # Not written to the thread. A layer further out may have added the message already.
-    if not any(m.additional_kwargs.get("lc_source") == "final_answer" for m in messages):
-        text, kwargs = _INSTRUCTION.format(reason=reason), {"lc_source": "final_answer"}
-        messages = [*messages, HumanMessage(text, additional_kwargs=kwargs)]
-    settings = request.model_settings
+    # Not written to the thread. A layer further out may have added the instruction already.
+    if not any(message.text.endswith(_ENDING) for message in messages):
+        messages = with_remark(messages, _INSTRUCTION.format(reason=reason), "final_answer")
+    strategy = strategy_for(request.response_format, request.model, with_tools=bool(request.tools))
+    choice = no_call_choice(request.model)
+    if not request.tools or isinstance(strategy, ToolStrategy):
+        choice = None
+    # langchain-anthropic writes the last setting into the choice, where the API refuses it.
+    dropped = _TOOL_SETTINGS if choice is None else _TOOL_SETTINGS[1:]
+    settings = {key: v for key, v in request.model_settings.items() if key not in dropped}
     return request.override(
         messages=messages,
-        tools=[],
-        tool_choice=None,
-        model_settings={key: settings[key] for key in settings if key not in _TOOL_SETTINGS},
+        tools=[] if choice is None else request.tools,
+        tool_choice=choice,
+        model_settings=settings,
     )
 
 
@@ -145,16 +162,19 @@ def _without_open_calls(message: BaseMessage, answered_ids: set[str], reason: st
     content: Any = message.content
     if not isinstance(content, str):
         # Only text and the blocks of answered calls stay: providers reject reasoning without
-        # the call that follows it.
+        # the call that follows it, and OpenAI the id of a text without its reasoning.
+        blocks: list[Any] = []
+        for block in content:
+            if isinstance(block, str) and blocks and blocks[-1].keys() == {"type", "text"}:
+                blocks[-1] = {"type": "text", "text": blocks[-1]["text"] + block}
+            else:
+                blocks.append({"type": "text", "text": block} if isinstance(block, str) else block)
         content = [
-            block
-            for block in content
-            if isinstance(block, str)
-            or block.get("type") == "text"
-            or {block.get("id"), block.get("call_id")} & answered_ids
+            {key: v for key, v in block.items() if key != "id"} if block.get("text") else block
+            for block in blocks
+            if {block.get("id"), block.get("call_id")} & answered_ids
+            or (block.get("type") == "text" and block["text"])
         ]
-        if not any(block if isinstance(block, str) else block.get("text") for block in content):
-            content = []
     # Not a copy: `additional_kwargs` repeats the calls in the provider's form.
     return AIMessage(
         content or ("" if has_calls else fallback),
@@ -163,5 +183,6 @@ def _without_open_calls(message: BaseMessage, answered_ids: set[str], reason: st
         id=message.id,
         name=message.name,
         usage_metadata=message.usage_metadata,
-        response_metadata=message.response_metadata,
+        # OpenAI would look for the result of the call in a response that the next request names.
+        response_metadata={k: v for k, v in message.response_metadata.items() if k != "id"},
     )

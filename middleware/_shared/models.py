@@ -73,6 +73,12 @@ _KINDS: Final[dict[str, Provider]] = {
 }
 """The provider of each kind of chat models, by the name of the class and by `_llm_type`."""
 
+_TAKE_NONE: Final = frozenset(
+    {"ChatAnthropic", "ChatOpenAI", "openai-chat", "AzureChatOpenAI", "azure-openai-chat"}
+    | {"ChatGoogleGenerativeAI", "ChatMistralAI", "ChatGroq", "ChatDeepSeek", "ChatXAI"}
+)
+"""Kinds of models whose provider documents a `tool_choice` of no call."""
+
 _ENDPOINTS = ("openai_api_base", "base_url", "anthropic_api_url", "endpoint_url", "azure_endpoint")
 """Fields of chat models that hold the address they call: one class may serve several providers."""
 
@@ -149,11 +155,24 @@ def text_of(answer: object) -> str:
 
 def known_provider(model: object) -> Provider | None:
     """The provider of a model, bound or not, by its kind; None for other models."""
+    return next((_KINDS[name] for name in _kinds(model) if name in _KINDS), None)
+
+
+def no_call_choice(model: object) -> str | dict[str, str] | None:
+    """The `tool_choice` by which a model is offered its tools and calls none; None without one."""
+    names = _kinds(model)
+    # A subclass of ChatAnthropic, and Bedrock documents no such choice.
+    if _TAKE_NONE.isdisjoint(names) or "ChatAnthropicBedrock" in names:
+        return None
+    # langchain-anthropic takes a string for the name of a tool (seen with 1.7.10).
+    return {"type": "none"} if "ChatAnthropic" in names else "none"
+
+
+def _kinds(model: object) -> list[str]:
     model = unbound(model)
-    names = [base.__name__ for base in type(model).__mro__]
     # langchain-core: every chat model has this property; a subclass inherits it.
-    names.append(str(getattr(model, "_llm_type", "")))
-    return next((_KINDS[name] for name in names if name in _KINDS), None)
+    kind = str(getattr(model, "_llm_type", ""))
+    return [*(base.__name__ for base in type(model).__mro__), kind]
 
 
 def provider_of(model: object) -> str | None:
@@ -319,6 +338,10 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
     if not word and isinstance(choice, Mapping):
         word = choice.get("type") or next(iter(choice), None)
     word = "any" if word == "required" else word
+    choice = word if word in ("any", "auto") or word in names else None
+    if word == "none":
+        choice = no_call_choice(model)
+        tools = tools if choice else []
     # Of a message of a kind, the copy is of the same kind.
     system: Any = request.system_message and portable_message(request.system_message)
     return request.override(
@@ -326,7 +349,7 @@ def portable_request(request: ModelRequest[ContextT], model: object) -> ModelReq
         messages=messages,
         system_message=system,
         tools=tools,
-        tool_choice=word if word in ("any", "auto", "none") or word in names else None,
+        tool_choice=choice,
         response_format=strategy,
         model_settings={key: value for key, value in settings.items() if key in _COMMON_SETTINGS},
     )

@@ -1,10 +1,4 @@
-"""A budget of money, tokens, time, turns and tool calls, for a run, a thread or several agents.
-
-The least cost of a call is reserved before the call, so a limit holds before the money is
-spent; the actual cost then replaces it. The layers do the work, because only layers see the request
-and the response. A `before_model` hook ends a run that is over, even if other hooks jump back to
-the model.
-"""
+"""A budget of money, tokens, time, turns and tool calls, for a run, a thread or several agents."""
 
 from .ledger import Ledger, Reservation
 from .limits import Account as Account

@@ -15,11 +15,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Send
 from pydantic import BaseModel
 
-from agent_factory.middleware._shared.redaction import (
-    PIIDetectionError,
-    PIIMatch,
-    RedactionRule,
-)
+from agent_factory.middleware._shared.redaction import PIIDetectionError, PIIMatch, RedactionRule
 
 from .messages import AnswerStream, Guard, TextStream, has_role, redact_message, redact_value
 

@@ -217,6 +217,13 @@ def test_a_tool_choice_is_converted_to_a_common_form(choice: Any, becomes: Any) 
     assert found.tool_choice == becomes
 
 
+@each("to, choice", [(ChatAnthropic(), {"type": "none"}), (ChatOpenAI(), "none"), (Gpt(), None)])
+def test_without_a_choice_of_no_call_the_tools_go(to: Any, choice: Any) -> None:
+    for form in ("none", {"type": "none"}):
+        request = sent(to, tools=[search], tool_choice=form)
+        assert (request.tool_choice, len(request.tools)) == (choice, int(choice is not None))
+
+
 def test_a_provider_strategy_is_resolved_for_the_new_model() -> None:
     """Its output tool may be chosen if the new model has it."""
     chosen: Any = {"tool_choice": "Answer", "response_format": AutoStrategy(Answer)}
