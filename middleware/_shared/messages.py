@@ -18,6 +18,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
+from agent_factory import ModelRequest
 from agent_factory.review.records import caller_of as caller_of
 from agent_factory.review.records import last_turn as last_turn
 from agent_factory.review.records import messages_in, repair, unanswered_calls
@@ -37,6 +38,9 @@ INPUT_KEYS = frozenset({"args", "arguments", "input", "partial_json"})
 """Keys of a call, in any form, that hold its arguments."""
 
 _CLEARED_BY = "context_editing"
+
+REMARKS = "remarks"
+"""Key in the response metadata of a result: the remarks of middleware at the end, in order."""
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
 
@@ -155,6 +159,27 @@ def with_remark(messages: Sequence[AnyMessage], remark: str, source: str) -> lis
     if not isinstance(last, ToolMessage):
         return [*messages, HumanMessage(remark, additional_kwargs={"lc_source": source})]
     return [*messages[:-1], with_text(last, remark)]
+
+
+def with_kept_remark(
+    request: ModelRequest[Any], remark: str, source: str, marks: Mapping[str, object]
+) -> tuple[ModelRequest[Any], dict[str, object]]:
+    """The request with a remark, as `with_remark`, and the update that keeps it in the thread.
+
+    The next requests then begin with this request, as the provider's cache and signed thoughts
+    need. Only a remark on a result of the thread stays, with these `marks` in the metadata.
+    """
+    messages = with_remark(request.messages, remark, source)
+    result = (request.state.get("messages") or messages)[-1]
+    if type(result) is not ToolMessage or (messages[-1].id or "") != result.id:
+        return request.override(messages=messages), {}
+    # Of the thread's message: a layer further out may have changed the request's.
+    remarks = [*result.response_metadata.get(REMARKS, ()), remark]
+    metadata = {**result.response_metadata, **marks, REMARKS: remarks}
+    kept = with_text(result, remark).model_copy(update={"response_metadata": metadata})
+    if request.messages[-1] is result:
+        messages[-1] = kept
+    return request.override(messages=messages), {"messages": [kept]}
 
 
 def with_text(message: MessageT, text: str) -> MessageT:

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from time import monotonic
 from typing import Annotated, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -42,6 +42,7 @@ from agent_factory.middleware._shared.messages import (
     follows_up,
     last_turn,
     unanswered,
+    with_kept_remark,
 )
 from agent_factory.middleware._shared.models import given_model, with_update
 from agent_factory.middleware._shared.payload_free import PayloadFree
@@ -153,8 +154,8 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         thread: The most for all runs of a thread together; needs a checkpointer.
         ledger: The most for several agents together.
         warn_at: The share of any limit (0 to 1) for a warning to the model, or a list of shares;
-            None for no warning. Each warning is given once in a run, and is not kept
-            in the thread. 0.8 leaves some turns to act on it.
+            None for no warning. Each warning is given once in a run, as part of a last result.
+            0.8 leaves some turns to act on it.
         cheaper: A chat model or "provider:name" to use from `cheaper_at` on, and earlier for
             a call too expensive with the usual model.
         cheaper_at: The share (0 to 1) of a limit of money or tokens.
@@ -348,7 +349,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
                 reservation.commit(Spent.from_record(ledger_amounts))
         now, over = monotonic(), int(call.refused is not None)
         amounts = {**costs, "slowest": now - began, "warned": call.warned, "over": over}
-        update = accounting.model_update(amounts, now=now)
+        update = {**accounting.model_update(amounts, now=now), **call.update}
         if call.refused:
             reason = BudgetExceededError(plan.accounts(), call.refused.need).explanation
             response = final_response(call.request, response, reason)
@@ -455,6 +456,7 @@ class Call:
     request: ModelRequest[Any]
     reservation: Reservation
     warned: float = 0  # the mark of the warning to the model; 0 for none
+    update: Mapping[str, object] = field(default_factory=dict)  # keeps the warning in the thread
     refused: BudgetExceededError | None = None  # the reason of a last call, or None
 
 
@@ -504,8 +506,9 @@ class Plan:
                     for name, share in account.shares().items()
                     if share >= marks[0]
                 )
-                messages = [*request.messages, HumanMessage(_WARNING.format(used=text))]
-                return Call(request.override(messages=messages), reserved, marks[-1])
+                warning = _WARNING.format(used=text)
+                warned_request, update = with_kept_remark(request, warning, "budget", {})
+                return Call(warned_request, reserved, marks[-1], update=update)
         return refusals[0]
 
     def spent_on(self, model: object, result: Sequence[BaseMessage]) -> Record:

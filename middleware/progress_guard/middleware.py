@@ -38,7 +38,7 @@ from agent_factory.middleware._shared.messages import (
     last_turn,
     tool_names,
     unanswered,
-    with_remark,
+    with_kept_remark,
 )
 from agent_factory.middleware._shared.models import names_of, with_update
 from agent_factory.middleware._shared.payload_free import PayloadFree
@@ -290,16 +290,7 @@ class ProgressGuardMiddleware(PayloadFree[ProgressGuardState]):
         if self._withholds(repetition):
             advice = f"Such a call does not run any more. {advice}"
         text = f"[You repeat yourself: {repetition}. {advice}]"
-        messages = with_remark(request.messages, text, _KEY)
-        changed = messages[-1]
-        # A remark stays in the thread only on a result that the thread holds.
-        last_ids = {message.id for message in request.state.get("messages", [])[-1:]} - {None}
-        if not isinstance(changed, ToolMessage) or changed.id not in last_ids:
-            return request.override(messages=messages), {}
-        # The next requests begin with this request, and the provider has it in its cache.
-        metadata = {**changed.response_metadata, MARKS: {"remark": text}}
-        messages[-1] = changed.model_copy(update={"response_metadata": metadata})
-        return request.override(messages=messages), {"messages": [messages[-1]]}
+        return with_kept_remark(request, text, _KEY, {MARKS: {"remark": True}})
 
     def _withholds(self, repetition: Repetition) -> bool:
         has_calls = repetition.kind != "answers"

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.messages import HumanMessage, ToolMessage
 from typing_extensions import ReadOnly, TypedDict
 
-from agent_factory.middleware._shared.messages import mark_in
+from agent_factory.middleware._shared.messages import REMARKS, mark_in
 from agent_factory.structured_output.strategies import EXPLANATION
 
 LONGEST_CYCLE = 4
@@ -264,19 +264,20 @@ class Comparison:
         last, other = turn.result(call), earlier.result(earlier_call)
         if last is None or other is None:
             return not call["name"] and not earlier_call["name"]  # two answers
-        marks = [mark_in(result, MARKS) or {} for result in (last, other)]
-        if any("withheld" in mark for mark in marks):
+        if any("withheld" in (mark_in(result, MARKS) or {}) for result in (last, other)):
             return True  # the call would have brought the same result
         if last.status != other.status or _is_explanation(last) or _is_explanation(other):
             return False
         keys = []
-        for result, mark in zip((last, other), marks, strict=True):
+        for result in (last, other):
             content: Any = result.content
-            if remark := mark.get("remark"):  # the result counts as the tool gave it
+            remarks = result.response_metadata.get(REMARKS)
+            # The result counts as the tool gave it. A caller may have written the key.
+            for remark in reversed(remarks if isinstance(remarks, list) else []):
                 if isinstance(content, list):
                     content = content[:-1]
                 else:
-                    content = content.removesuffix(remark).removesuffix("\n\n")
+                    content = content.removesuffix(str(remark)).removesuffix("\n\n")
             if self.result_key is not None:
                 content = self.result_key(result.model_copy(update={"content": content}))
             keys.append(content)
