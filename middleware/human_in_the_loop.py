@@ -1,8 +1,4 @@
-"""Let people decide about tool calls before they run: approve, edit, reject or respond.
-
-Requests and decisions are plain dicts for JSON. An answer is validated against the request before
-LangGraph stores the answer, so another answer may follow an invalid answer.
-"""
+"""Let people decide about tool calls before they run: approve, edit, reject or respond."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Send each turn of the user to a suitable model.
-
-The middleware is a layer rather than a `before_agent` hook: a layer adds no step to the graph, sees
-the request of the layers outside, and notices a user message in the middle of a run.
-"""
+"""Send each turn of the user to a suitable model, by a layer around each call."""
 
 from __future__ import annotations
 

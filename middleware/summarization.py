@@ -1,12 +1,7 @@
 """Replace the older messages of a long conversation by a summary.
 
-The summary is made in a layer around the model and not in a `before_model` hook. Only there are the
-system prompt and the tools of the call known, after other layers have changed them. A layer takes
-no super-step. And the summary is stored together with the answer, so a failed call changes nothing.
-
-The stored values are the text, and the ids of the last messages in the summary. All predecessors
-in the thread belong to the summary too. A list of all ids would grow with the thread, and each
-checkpoint would hold the list.
+The summary is made in a layer, where the system prompt and the tools of the call are known, and is
+stored with the answer: the text, and the ids of its last messages, as a list of all would grow.
 """
 
 from __future__ import annotations

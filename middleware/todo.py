@@ -1,14 +1,7 @@
 """A to-do list of the model that survives when messages are summarized.
 
-The list is a key of the state, so neither a summary nor a cleared result can lose it. Each call
-shows the list at the end of the last message, which costs the provider's prompt cache least: the
-conversation before is read from the cache, whereas a change of the system prompt would invalidate
-the whole conversation. The list is not a message by itself, because text between tool results and
-the model's answer leads models to end their turn, and because layers that look for the user's last
-message would take the list. The thread does not hold the shown list.
-
-The tool itself refuses a second list in one turn, so no hook and no tool layer is needed, and no
-jump bypasses the check.
+The list is a key of the state. Each call shows it at the end of the last message, which costs the
+cache least. Text after the results would lead models to end their turn.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Limit the calls of one tool or of all tools, in a run and in a thread.
 
-A layer around the tool counts calls that have run. No jump bypasses the layer, and reviews, guards
-and other limits have decided about the calls of the turn. `before_model` ends the run, when every
-call of the turn has its result.
-
-The calls of a turn run as parallel tasks, and no task sees the rest. So each task decides for
-the whole turn, from the same facts: the calls in the order of the model, the counts before the
-turn, and all limits. A call refused by a limit must not use up another limit, so the limits must
-know of each other: each limit that may refuse a call records its name in the response metadata of
-the model's message, which is kept with the thread and not sent to a provider.
+The calls of a turn run as parallel tasks, and no task sees the rest. So each task decides for the
+whole turn, from the same facts: the calls in the order of the model, the counts before the turn,
+and all limits. A call refused by a limit must not use up another limit, so each limit that may
+refuse a call records its name in the response metadata of the message with the calls.
 """
 
 from __future__ import annotations

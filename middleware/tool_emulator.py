@@ -1,9 +1,7 @@
 """Answer tool calls with results invented by a model, without running the tools.
 
 A tool layer does not know the agent's model. Without an own model, a model layer of the same
-middleware remembers the model of each request, under the id of the message with the calls. Ids of
-messages are unique, so agents, runs and threads with the same middleware do not mix. Nothing is
-written to the state, which is stored and streamed.
+middleware remembers the model of each request, under the id of the message with the calls.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Keep large tool results out of the request, and give the model a tool to read them in pages.
 
-The result is replaced in a layer around the model, and not around the tool: there it has passed all
-layers around tools, so parts that they remove are not stored. The name of content outside of the
-thread is its hash. So storing it twice, in a fork for instance, makes a single item, no name can
-lead to another file, and a changed item is noticed.
+The result is replaced in a layer around the model, after all layers around tools: parts that they
+remove are not stored. The name of content outside of the thread is its hash.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Models other than the request's model, and requests in a form for any of them.
 
-Layers put things into a request that only the agent's own provider understands, and a thread holds
-answers in their provider's own form: signed thoughts, cache marks, ids of responses, calls of the
-provider's tools. A list of everything that other providers refuse could never be complete.
-So the rule is the reverse: keep the common parts of all providers, drop the rest, and name in the
-text the parts that a reader would miss.
+A list of everything that other providers refuse could never be complete. So the rule is the
+reverse: keep the common parts of all providers, drop the rest, and name in the text the parts that
+a reader would miss.
 """
 
 from __future__ import annotations

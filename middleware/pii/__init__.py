@@ -1,9 +1,4 @@
-"""Personal data is kept out of the input and output of models, and of the input of tools.
-
-Node hooks rewrite the input in the state, so that everything after the guard, and every later
-step, sees only the rewritten form. The output is rewritten in the model itself, before any
-listener of the run.
-"""
+"""Personal data is kept out of the input and output of models, and of the input of tools."""
 
 from agent_factory.middleware._shared.redaction import (
     PIIDetectionError,

@@ -28,7 +28,7 @@ from langgraph.types import Command, Overwrite
 
 from agent_factory import Flow, NextChunk
 from agent_factory.middleware._shared.checked_messages import result_tool
-from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS
+from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS, REASONING_BLOCKS
 
 TextPath = tuple[Hashable, ...]
 """Path to a string in a message: keys, and for list items what chunks are merged by."""
@@ -167,6 +167,15 @@ def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str])
     return {EXTRAS: extras, "content": map_text(message.content, replace_text)}
 
 
+def signature(thought: Any) -> str | None:
+    """Return the signature of a block with a thought; None without one."""
+    if not isinstance(thought, dict) or thought.get("type") not in REASONING_BLOCKS:
+        return None
+    # Anthropic, Bedrock, and LangChain's standard form.
+    parts = (thought, thought.get("reasoning_content"), thought.get("extras"))
+    return next((p["signature"] for p in parts if isinstance(p, dict) and "signature" in p), None)
+
+
 @dataclass(frozen=True)
 class Guard:
     """Rule, and the parts of a model's answer under the rule."""
@@ -190,6 +199,12 @@ class Guard:
         update: dict[str, Any] = {"content": message.content, EXTRAS: message.additional_kwargs}
         if self.text:
             update = map_answer(message, lambda _, text: self.rule.apply(text))
+            if isinstance(message.content, list):
+                # Providers refuse a signed thought with another text, so it goes. An empty
+                # signature is that of a thought that has changed in a stream.
+                pairs = zip(message.content, update["content"], strict=True)
+                update["content"] = [new for old, new in pairs if new == old or not signature(old)]
+                update["content"] = [b for b in update["content"] if signature(b) != ""]
         invalid = message.invalid_tool_calls
         if self.redacts_calls or invalid:
             update = {
@@ -311,6 +326,7 @@ class TextStream:
         self._tail: list[str] = []
         self._size = 0
         self._next_look = 0
+        self.has_changed = False
 
     def feed(self, piece: str) -> str:
         """Add the next piece; return the part to release now."""
@@ -322,13 +338,18 @@ class TextStream:
         cut = self._rule.settled(text)
         self._tail, self._size = [text[cut:]], len(text) - cut
         self._next_look = self._size + self._size // _GROWTH
-        return self._rule.apply(text[:cut])
+        return self._apply(text[:cut])
 
     def close(self) -> str:
         """End the text; return the rest."""
         text = "".join(self._tail)
         self._tail, self._size, self._next_look = [], 0, 0
-        return self._rule.apply(text)
+        return self._apply(text)
+
+    def _apply(self, text: str) -> str:
+        redacted = self._rule.apply(text)
+        self.has_changed = self.has_changed or redacted != text
+        return redacted
 
 
 def redact_answer(guard: Guard) -> Flow[None]:
@@ -350,6 +371,7 @@ class AnswerStream:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._texts: dict[TextPath, TextStream] = {}
+        self._changed: set[object] = set()  # positions of blocks whose text has changed
         self._ready: list[AIMessageChunk] = []
         self._calls: list[AIMessageChunk] = []  # redacted at the end, when they are complete
         self._last: list[AIMessageChunk] = []
@@ -374,7 +396,8 @@ class AnswerStream:
             update = map_answer(message, self._redact_piece)
             update[EXTRAS] = {key: value for key, value in update[EXTRAS].items() if value != ""}
             if isinstance(update["content"], list):
-                update["content"] = [b for b in update["content"] if not _is_empty_block(b)]
+                blocks = [b for b in update["content"] if not _is_empty_block(b)]
+                update["content"] = list(map(self._unsigned, blocks))
             message = message.model_copy(update=update)
         chunks, self._ready = self._ready, []
         # A chunk of which everything is held back is left out.
@@ -421,6 +444,18 @@ class AnswerStream:
             self._texts[path] = TextStream(self._guard.rule)
         return self._texts[path].feed(text)
 
+    def _unsigned(self, block: Any) -> object:
+        """Return a block of a chunk, with an empty signature if the text of its thought changed."""
+        if not signature(block):
+            return block
+        self._end_texts()  # a signature is the end of a thought
+        if block.get("index") not in self._changed:
+            return block
+        parts = {
+            k: {**part, "signature": ""} for k, part in block.items() if isinstance(part, dict)
+        }
+        return {**block, **(parts or {"signature": ""})}
+
     def _end_texts(self) -> None:
         for path, stream in self._texts.items():
             if rest := stream.close():
@@ -430,6 +465,8 @@ class AnswerStream:
                 for step in reversed(path):
                     value = {step: value} if isinstance(step, str) else [{**dict(step), **value}]
                 self._ready.append(AIMessageChunk(id=self._id, **{"content": "", **value}))
+            if stream.has_changed and path[0] == "content" != path[-1]:
+                self._changed.add(dict(path[1]).get("index"))
         self._texts.clear()
 
     def _without_calls(self, message: AIMessageChunk) -> AIMessageChunk:

@@ -1,12 +1,8 @@
 """Notice a run that repeats its calls, and end the run in three steps.
 
 All facts are in the messages of the run, newest first, so the guard keeps no record of calls: the
-decision is the same after a resume, in a fork and in another process. A run that gets on costs a
-comparison with the four turns before, however long the thread is.
-
-A withheld call is answered with an error. Its tool stays in the request: the tools come first in a
-prompt, so removing a tool would make the provider read everything again, and the same tool with
-other arguments may be the next need.
+decision is the same after a resume, in a fork and in another process. The tool of a withheld call
+stays in the request, whose beginning would change without it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Execution policies: place and limits of a shell.
-
-A policy is a value. `launch()` returns the command and starts nothing, so a policy can be
-read and tested without Docker, bubblewrap or Codex.
-"""
+"""Execution policies: place and limits of a shell. `launch()` returns the command only."""
 
 from __future__ import annotations
 

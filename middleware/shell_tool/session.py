@@ -3,7 +3,6 @@
 The thread starts the shell, runs all its commands in order, and ends it. So parallel tool calls
 wait for each other, an event loop never waits for a shell, no thread of a shared pool is occupied,
 and bubblewrap, which ends with the starting thread, ends with the session.
-A session also ends with its middleware and with the process.
 """
 
 from __future__ import annotations

@@ -119,14 +119,16 @@ def test_the_text_of_blocks_and_reasoning_is_redacted_and_all_else_is_kept(
     ]
     agent = create_agent(Chunked(chunks=chunks), middleware=[guard()])
     mark = "[REDACTED_EMAIL]"
-    for message in (
-        merged_stream(collect(agent, HELLO, stream_mode="messages")),
-        call(agent, HELLO)["messages"][-1],
+    # The thread keeps no signed thought with another text, which its provider would refuse.
+    thought = {"type": "thinking", "thinking": mark, "signature": "", "index": 0}
+    for message, thoughts in (
+        (merged_stream(collect(agent, HELLO, stream_mode="messages")), [thought]),
+        (call(agent, HELLO)["messages"][-1], []),
     ):
         assert message.additional_kwargs == {"reasoning_content": f"From {mark}"}
         assert message.content == [
             *([""] if message.content[0] == "" else []),
-            {"type": "thinking", "thinking": mark, "signature": "s@x.org", "index": 0},
+            *thoughts,
             {"type": "text", "text": f"ask {mark}", "annotations": [{"title": mark}], "index": 1},
             summary(f"{mark}!"),
             image,
@@ -134,6 +136,27 @@ def test_the_text_of_blocks_and_reasoning_is_redacted_and_all_else_is_kept(
         assert message.usage_metadata == usage
         assert message.response_metadata["finish_reason"] == "stop"
         assert message.id == "run-1"
+
+
+def bedrock(index: int, **parts: str) -> dict[str, Any]:
+    return {"type": "reasoning_content", "reasoning_content": parts, "index": index}
+
+
+def test_the_thread_keeps_signed_thoughts_only_as_the_model_wrote_them(
+    call: Any, collect: Any
+) -> None:
+    texts = ("Plan.", f"Write to {DATA}.", "Done.")
+    blocks = [bedrock(n, text=text, signature=f"s{n}") for n, text in enumerate(texts)]
+    pieces = [
+        bedrock(n, **part)
+        for n, text in enumerate(texts)
+        for part in ({"text": text[:4]}, {"text": text[4:]}, {"signature": f"s{n}"})
+    ]
+    for chunks in ([AIMessageChunk(blocks)], text_chunks(*([piece] for piece in pieces))):
+        agent = create_agent(Chunked(chunks=chunks), middleware=[guard()])
+        for result in (call(agent, HELLO), collect(agent, HELLO, stream_mode="values")[-1]):
+            content = [block for block in result["messages"][-1].content if block]
+            assert content == [blocks[0], blocks[2]]
 
 
 def test_blocks_without_an_index_are_redacted_across_chunks(collect: Any) -> None:
