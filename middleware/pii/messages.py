@@ -451,22 +451,21 @@ class AnswerStream:
         self._end_texts()  # a signature is the end of a thought
         if block.get("index") not in self._changed:
             return block
-        parts = {
-            k: {**part, "signature": ""} for k, part in block.items() if isinstance(part, dict)
-        }
-        return {**block, **(parts or {"signature": ""})}
+        parts: dict[str, Any] = {"signature": ""}
+        nested = {k: {**v, **parts} for k, v in block.items() if isinstance(v, dict)}
+        return {**block, **(nested or parts)}
 
     def _end_texts(self) -> None:
-        for path, stream in self._texts.items():
+        steps: Any  # of strings and pairs
+        for steps, stream in self._texts.items():
             if rest := stream.close():
                 # Nest the rest at its path, to be merged into the released text.
                 value: Any = rest
-                step: Any
-                for step in reversed(path):
+                for step in reversed(steps):
                     value = {step: value} if isinstance(step, str) else [{**dict(step), **value}]
                 self._ready.append(AIMessageChunk(id=self._id, **{"content": "", **value}))
-            if stream.has_changed and path[0] == "content" != path[-1]:
-                self._changed.add(dict(path[1]).get("index"))
+            if stream.has_changed and steps[0] == "content" != steps[-1]:
+                self._changed.add(dict(steps[1]).get("index"))
         self._texts.clear()
 
     def _without_calls(self, message: AIMessageChunk) -> AIMessageChunk:

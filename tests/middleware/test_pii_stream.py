@@ -152,7 +152,10 @@ def test_the_thread_keeps_signed_thoughts_only_as_the_model_wrote_them(
         for n, text in enumerate(texts)
         for part in ({"text": text[:4]}, {"text": text[4:]}, {"signature": f"s{n}"})
     ]
-    for chunks in ([AIMessageChunk(blocks)], text_chunks(*([piece] for piece in pieces))):
+    for chunks in (
+        [AIMessageChunk(content=[*blocks])],
+        text_chunks(*([piece] for piece in pieces)),
+    ):
         agent = create_agent(Chunked(chunks=chunks), middleware=[guard()])
         for result in (call(agent, HELLO), collect(agent, HELLO, stream_mode="values")[-1]):
             content = [block for block in result["messages"][-1].content if block]
