@@ -107,6 +107,12 @@ def test_a_layer_answers_calls_where_the_path_skips_the_tools() -> None:
     assert run.tools == ()
 
 
+def test_a_run_that_a_tool_stops_ends_at_the_tools() -> None:
+    plan = plan_agent(tools=[refund])
+    run = replay_counterexample(no(plan, "no path from tools to end skips model")).run()
+    assert (run.visits, run.tools) == (("model", "tools"), ("refund",))
+
+
 @each("stack", [[], [Again()], [ModelCallLimitMiddleware(run_limit=900)]])
 def test_a_run_makes_one_call_of_the_model_more_than_allowed(stack: list[Any]) -> None:
     """More than the hundred jumps without anything new, after which an agent gives up."""

@@ -603,6 +603,13 @@ def test_a_build_does_not_search_for_calls_of_an_output_tool() -> None:
     assert finding.reason.startswith("decides about calls of search in a hook")
 
 
+def test_a_member_that_changes_calls_later_is_no_bypass() -> None:
+    """A build warns of the order of the stack there, and names no jump."""
+    stack = plan(hook("Last", "after_model", "tools"), *EDIT, *REVIEW)
+    assert not no(stack, "tool refund passes Review").opened_by
+    assert not list(default_findings(stack))
+
+
 def test_only_a_jump_to_the_tools_bypasses_a_guard_in_a_hook() -> None:
     """A build searches for no other jumps."""
     outer, inner = (

@@ -190,6 +190,33 @@ def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
     assert (ran, len(spy.tasks)) == (["0"], 2)
 
 
+@each("nested", [False, True])
+def test_an_interrupt_is_returned_and_nothing_runs_twice(
+    call: Run, fused: Any, nested: bool
+) -> None:
+    ran = []
+
+    def ask(query: str) -> str:
+        """Ask a person."""
+        ran.append(query)
+        return str(interrupt(f"{query}?"))
+
+    spy = Spy()
+    agent = create_agent(ScriptedChatModel([calls("ask")]), [ask], middleware=[spy], fused=fused)
+
+    def ask_inner(query: str) -> str:
+        """Ask another agent."""
+        ran.append("goes in")
+        return str(agent.invoke(ASK))
+
+    model = ScriptedChatModel([calls("ask_inner")])
+    outer = create_agent(model, [ask_inner], fused=fused) if nested else agent
+    outcome = call(outer, ASK)
+    assert [waiting.value for waiting in outcome["__interrupt__"]] == ["0?"]
+    assert [message.type for message in outcome["messages"]] == ["human", "ai"]
+    assert (ran, len(spy.tasks)) == (["goes in"] * nested + ["0"], 2)
+
+
 def test_parallel_runs_do_not_share_state(fused: Any) -> None:
     waiting: list[str] = []
 
