@@ -370,6 +370,12 @@ class Jumper(AgentMiddleware):
         """Look."""
 
 
+class Closer(Declares):
+    @hook_config(can_jump_to=["end"])
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
 class Reviewer(AgentMiddleware):
     needs_checkpointer = True
     expected_tools = ("refund",)
@@ -423,6 +429,9 @@ def _findings(message: Any) -> Any:
         ([Declares("w", writes=["thread"]), Declares("v", writes=["thread"])], {}, []),
         ([Reviewer()], {"tools": [find]}, ["AF210"]),
         ([Reviewer()], {"tools": [find], "checkpointer": None}, ["AF210", "AF211"]),
+        # The last of the list runs first, and its jump skips the other.
+        ([Closer("skipped"), Closer("jumps")], {}, ["AF218"]),
+        ([Closer("alone")], {}, []),
     ],
 )
 def test_each_warning_has_its_code(
