@@ -33,9 +33,10 @@ class ServerCall:
         """The arguments in one line, a long line cut.
 
         >>> ServerCall("web_search", {"type": "search", "query": "rain in Bonn"}).words
-        'search, rain in Bonn'
+        'rain in Bonn'
         """
-        values = (value if isinstance(value, list) else [value] for value in self.args.values())
+        args = (value for name, value in self.args.items() if name != "type")
+        values = (value if isinstance(value, list) else [value] for value in args)
         line = " ".join(", ".join(str(item) for items in values for item in items).split())
         return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 

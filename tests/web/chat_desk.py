@@ -40,6 +40,14 @@ def total(prices):
 > Returns are free for 30 days.
 """
 
+SITE = {"url": "https://example.com/lamps", "title": "The catalogue of lamps, " + "long " * 30}
+SEARCH: Any = [
+    {"type": "server_tool_call", "id": "s1", "name": "web_search", "args": {"query": "lamp " * 30}},
+    {"type": "server_tool_result", "tool_call_id": "s1", "status": "success", "output": [SITE]},
+    {"type": "text", "text": "Half", "annotations": [{"type": "citation", **SITE}]},
+]
+"""An answer with a search of the provider and a source."""
+
 HELD = "HELD"
 """A text that makes the model wait, after its first word, until `go_on` is set."""
 
@@ -94,6 +102,8 @@ def answer(messages: list[BaseMessage]) -> AIMessage | Reply:
     for tool, args in (("book", {"lamp": text.rpartition(" ")[2]}), ("refund", {"euros": 40})):
         if tool in text:
             return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": uuid4().hex}])
+    if "search" in text:
+        return AIMessage(content_blocks=SEARCH, response_metadata={"finish_reason": "length"})
     if "lamps" in text:
         return AIMessage(MARKDOWN)
     if HELD in text:

@@ -408,10 +408,12 @@ def test_a_breakpoint_is_for_the_next_run(thread: str, chat: Chat) -> None:
 def test_everybody_can_use_the_chat(thread: str, chat: Chat, size: str, dark: bool) -> None:
     options: Any = {"dark": dark, "bypass_csp": True}
     width, height = SIZES[size]
-    page = chat("Which lamps?", f"book {thread}", width=width, height=height, **options)
+    words = ("Which lamps?", "search", f"book {thread}")
+    page = chat(*words, width=width, height=height, **options)
     page.set_input_files("#files", FILE)
     page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     expect(page.get_by_label("Stop before tools")).to_be_visible()
+    expect(page.get_by_label("Sources")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert violations(page) == []
     write(page, HELD)
