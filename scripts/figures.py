@@ -126,7 +126,7 @@ GOALS_OF_LINES = {
     "state": (1476, 1625),
     "structured_output": (986, 1177),
     "telemetry": (832, 790),
-    "testing": (5241, 6309),
+    "testing": (5241, 9280),
     "tools": (1980, 2373),
     "topology": (3122, 4550),
 }
