@@ -114,7 +114,7 @@ oldest newest: $(UVENV)/.installed   # the tests at the lowest or newest version
 	$(UVBIN)/python scripts/versions.py $@ $(PYTHONS) --pytest="$(ARGS)"
 
 PAGE := tests/test_docs.py::test_the_code_of_a_page_runs_and_prints_what_the_page_says
-FOREIGN_PAGES := '$(PAGE)[docs/howto/mcp.md]' '$(PAGE)[docs/howto/real_model.md]'
+FOREIGN_PAGES := '$(PAGE)[docs/howto/mcp.md]' '$(PAGE)[docs/howto/real_model.md]' '$(PAGE)[docs/testing_providers.md]'
 
 # Two pages are with them: one needs another version of mcp than the server, one a provider's client.
 foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours

@@ -148,7 +148,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
     of_tests = sum(file.lines for file in tests)
     yield Figure("lines of tests", of_tests, 105_000, 112571, slack=4_000)
     share = round(of_tests / sum(lines.values()), 2)
-    yield Figure("lines of tests per line of package", share, 1.1, 1.23, slack=0.01)
+    yield Figure("lines of tests per line of package", share, 1.1, 1.2, slack=0.01)
 
 
 def of_source(files: list[Source]) -> Iterator[Figure]:

@@ -21,6 +21,7 @@ REFERENCE = {
     "agent_factory.service": "service",
     "agent_factory.serve": "serve",
     "agent_factory.testing": "testing",
+    "agent_factory.testing.providers": "testing_providers",
     "agent_factory.testing.strategies": "testing_strategies",
     "agent_factory.topology": "topology",
     "agent_factory.stack": "stack",

@@ -63,7 +63,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
         "tests/environments.py",
         "tests/service/databases.py",
     ),
-    "test_docs.py": (*PAGES, *PACKAGE, "scripts/*", "pyproject.toml", "tests/fake_anthropic.py"),
+    "test_docs.py": (*PAGES, *PACKAGE, "scripts/*", "pyproject.toml"),
     "test_docs_site.py": SITE,
     "test_examples.py": ("examples/*", *PACKAGE),
     "test_figures.py": ("scripts/figures.py", "scripts/measures/*"),

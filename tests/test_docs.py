@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +27,7 @@ import agent_factory
 from agent_factory import AgentFactoryError
 from agent_factory.cli import codes
 from agent_factory.errors import BUILD_CODES
-from fake_anthropic import fake_anthropic
+from agent_factory.testing.providers import AnthropicServer, error, reply
 from tables import each
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,17 +73,41 @@ PAGE_NEEDS = {
     "docs/service/a2a.md": ("a2a",),
     "docs/service/ag_ui.md": ("ag_ui",),
     "docs/service/mcp.md": ("mcp_types",),
+    "docs/testing_providers.md": ("langchain_anthropic", "langchain_openai"),
     "docs/telemetry.md": ("opentelemetry.sdk",),
     "agent_factory/.agents/skills/agent-factory/references/service.md": ("sqlalchemy",),
     "docs/tutorial.md": ("typer", "syrupy"),
 }
 """What the code of a page needs beyond the core."""
 
-FOREIGN = {"docs/howto/mcp.md", "docs/howto/real_model.md"}
+FOREIGN = {"docs/howto/mcp.md", "docs/howto/real_model.md", "docs/testing_providers.md"}
 """Pages whose packages do not fit into the environment of the others: `make foreign` has them."""
 
+
+@contextlib.contextmanager
+def anthropic() -> Iterator[dict[str, str]]:
+    """Anthropic's API with the model of a page; yields where the client finds it."""
+    order = {"name": "find_order", "args": {"order_id": "A1"}}
+    refund = {"name": "refund", "args": {"order_id": "A1", "euros": 40}}
+    missing = {"type": "not_found_error", "message": "model: claude-haiku-4.5"}
+    script: list[Any] = [
+        reply("Hello! How can I help you?"),
+        reply(calls=[order], usage=(760, 46)),
+        reply(calls=[refund], usage=(880, 46)),
+        reply("I am sorry. You get your 40 euros back.", usage=(1000, 46)),
+        error("not_found", {"type": "error", "error": missing}),
+        error("rate_limit"),
+        reply("Not any more."),
+    ]
+    with AnthropicServer(script) as server:
+        here = {"ANTHROPIC_BASE_URL": server.url, "NO_PROXY": "127.0.0.1"}
+        yield {**here, "ANTHROPIC_API_KEY": "sk-ant-key"}
+    assert not server.faults
+
+
 PROVIDERS: dict[str, Any] = {
-    "docs/howto/real_model.md": fake_anthropic,
+    "docs/howto/real_model.md": anthropic,
+    "docs/testing_providers.md": lambda: contextlib.nullcontext({"NO_PROXY": "127.0.0.1"}),
     # The page is about a clone of the repository: benchmarks/ is never installed.
     "docs/service/scale.md": lambda: contextlib.nullcontext({"PYTHONPATH": str(ROOT)}),
 }

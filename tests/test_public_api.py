@@ -16,7 +16,7 @@ import agent_factory
 
 PARTS = (
     *("middleware", "prebuilt", "review", "serve", "service", "stack", "structured_output"),
-    *("telemetry", "testing"),
+    *("telemetry", "testing", "testing.providers"),
 )
 MODULES = [agent_factory, *(import_module(f"agent_factory.{part}") for part in PARTS)]
 

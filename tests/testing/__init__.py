@@ -1,0 +1,1 @@
+"""Tools for tests of agents: models, layers, laws, recordings, fake providers."""
