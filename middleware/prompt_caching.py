@@ -1,10 +1,8 @@
 """Mark the positions in each request that the provider should cache.
 
-Anthropic caches the prompt before a mark, for 5 minutes or an hour, and looks for cached prompts at
-the marks of the next request and up to 20 blocks before; a request may have 4 marks
-(platform.claude.com/docs/en/build-with-claude/prompt-caching). OpenAI and others cache without
-marks; a key leads requests to the machine with the cached beginning
-(developers.openai.com/api/docs/guides/prompt-caching).
+Sources: platform.claude.com/docs/en/build-with-claude/prompt-caching,
+developers.openai.com/api/docs/guides/prompt-caching,
+docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html.
 
 As the innermost layer the middleware sees the changes of all layers. A message that is not the
 thread's own object was changed for this call alone, and is not marked: the next request will lack
@@ -13,15 +11,17 @@ the message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import BaseTool
 
 from agent_factory import AgentState, Flow, ModelRequest, ModelResponse, Ordering
+from agent_factory.types import model_name, unbound
 
 from ._shared.models import Provider, known_provider
 from ._shared.payload_free import PayloadFree
@@ -33,6 +33,7 @@ __all__ = ["PromptCachingMiddleware"]
 
 _MARK: Final = "cache_control"
 _MOST_MARKS: Final = 4  # the most in a request that Anthropic accepts
+_CACHED_AT_BEDROCK: Final = re.compile("anthropic|claude|nova")  # other models refuse cache points
 
 
 class PromptCachingMiddleware(PayloadFree[AgentState]):
@@ -44,7 +45,8 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
     not marked. Marks that a request has already stay, and count: there are 4 at most. Only copies
     are marked: the thread and your tools are not changed.
 
-    Requests to models of other providers pass unchanged, except for the key of `openai_cache_key`.
+    Claude and Nova by `ChatBedrockConverse` get `cache_control` as a setting. Requests to other
+    models pass unchanged, except for the key of `openai_cache_key`.
 
     Put it as far inside (after) as possible, so that it sees the final request; only retries and
     budgets may follow.
@@ -55,8 +57,8 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         min_tokens: The least tokens up to a mark, by an estimate, because providers ignore marks
             after fewer. The default is the least that most of Anthropic's models cache.
         openai_cache_key: Send models of OpenAI a digest of the thread's id, as `prompt_cache_key`.
-        provider: "anthropic" or "openai". None: by the class of the model, which is
-            `ChatAnthropic`, `ChatOpenAI`, `AzureChatOpenAI` or a subclass, bound or not.
+        provider: "anthropic", "openai" or "bedrock". None: by the class of the model, which is
+            `ChatAnthropic`, `ChatOpenAI`, `AzureChatOpenAI`, `ChatBedrockConverse` or a subclass.
         name: The name of this instance, if a stack has several.
 
     Raises:
@@ -94,7 +96,7 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         check_count("min_tokens", min_tokens, required=True)
         check_bool("openai_cache_key", openai_cache_key)
         if provider is not None:
-            check_choice("provider", provider, ("anthropic", "openai"))
+            check_choice("provider", provider, get_args(Provider))
         self.ttl, self.min_tokens = ttl, min_tokens
         self.openai_cache_key, self.provider = openai_cache_key, provider
         self._mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
@@ -106,6 +108,10 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         provider = self.provider or known_provider(request.model)
         if provider == "anthropic":
             request = self._marked(request)
+        elif provider == "bedrock" and _CACHED_AT_BEDROCK.search(model_name(request.model) or ""):
+            # langchain-aws makes cache points of this setting (seen with 1.9.1).
+            settings = {_MARK: self._mark, **request.model_settings}
+            request = request.override(model_settings=settings)
         elif provider == "openai" and self.openai_cache_key:
             info = request.runtime.execution_info if request.runtime else None
             if info is not None and info.thread_id is not None:
@@ -124,6 +130,10 @@ class PromptCachingMiddleware(PayloadFree[AgentState]):
         several = [block for c in contents if not isinstance(c, str) for block in c]
         in_blocks = sum(isinstance(block, Mapping) and _MARK in block for block in several)
         marks = in_blocks + sum(mark_of(tool, _MARK) is not None for tool in request.tools)
+        # The setting of automatic caching takes a mark, too.
+        model = request.model
+        bound, own = getattr(model, "kwargs", {}), getattr(unbound(model), "model_kwargs", None)
+        marks += any(s.get(_MARK) for s in (request.model_settings, bound, own or {}))
         left = _MOST_MARKS - marks
 
         def is_long(messages: Sequence[AnyMessage], system: SystemMessage | None) -> bool:

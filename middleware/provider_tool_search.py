@@ -144,7 +144,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState, Any]):
         """The provider whose search is used; None if the model has no supported provider."""
         if self.provider is not None:
             return self.provider
-        if (provider := known_provider(model)) is not None:
+        if (provider := known_provider(model)) in SEARCH_TOOLS:
             return provider
         cls = type(unbound(model))
         reason = f"knows no tool search of the provider of {cls.__name__}, so no tool is deferred."

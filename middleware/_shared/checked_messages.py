@@ -1,9 +1,7 @@
 """Messages that a guard has checked, known by their ids and contents in any position.
 
-The state holds a digest for each group of some 16 messages in a row, and stays small in a long
-thread. If a message changes or leaves the thread, the rest of its group is checked again. A process
-also remembers each message, and results on their way into the thread. In another process, these
-are checked again.
+The state holds a digest for each group of some 16 messages in a row. If a message changes or leaves
+the thread, the rest of its group is checked again, as it is in another process.
 """
 
 from __future__ import annotations

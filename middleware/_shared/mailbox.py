@@ -1,14 +1,9 @@
 """Mailbox of a thread: messages to its agent, kept by the saver next to the thread.
 
-SteeringMiddleware reads there the messages of people, and BackgroundMiddleware results of jobs.
-
-The mailbox is a checkpoint in a namespace without a graph, so the history of the thread does not
-show it and `delete_thread` deletes it. Each entry is a write to that checkpoint by a separate
-task, so no sender overwrites the entry of another sender. Nothing is ever removed:
-the state notes the entries read by the thread, together with the messages.
-
-An entry belongs to the branch of the thread that was the newest at its sending. A fork from an
-earlier checkpoint does not have the entry, just as it lacks later messages of the thread.
+SteeringMiddleware reads there the messages of people, and BackgroundMiddleware results of jobs. The
+mailbox is a checkpoint in a namespace without a graph, so the history of the thread does not show
+it and `delete_thread` deletes it. Each entry is a write by a separate task, so no sender overwrites
+another. An entry belongs to the branch of the thread that was the newest at its sending.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from .errors import is_sync_function
 from .messages import CALL_BLOCKS, REASONING_BLOCKS
 from .validation import copied
 
-Provider = Literal["anthropic", "openai"]
+Provider = Literal["anthropic", "openai", "bedrock"]
 """Provider whose own marks and settings the built-ins know."""
 
 Model = str | BaseChatModel | Runnable[Any, Any]
@@ -68,6 +68,7 @@ _KINDS: Final[dict[str, Provider]] = {
     **dict.fromkeys(("ChatAnthropic", "anthropic-chat"), "anthropic"),
     **dict.fromkeys(("ChatOpenAI", "openai-chat"), "openai"),
     **dict.fromkeys(("AzureChatOpenAI", "azure-openai-chat"), "openai"),
+    "ChatBedrockConverse": "bedrock",
 }
 """The provider of each kind of chat models, by the name of the class and by `_llm_type`."""
 

@@ -2,8 +2,7 @@
 
 Each layer that can make a conversation smaller says so while it calls inward. The innermost layer
 catches the error of the provider, asks all of them in the order of `LADDER`, until the request is
-smaller by a quarter, and calls the model once more. So a cheap step of an outer layer comes before
-an expensive step of an inner layer, and an overflow usually costs one more call.
+smaller by a quarter, and calls the model once more.
 """
 
 from __future__ import annotations

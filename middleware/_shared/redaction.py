@@ -1,12 +1,9 @@
 """Personal data in a text: finding and replacing them.
 
-The built-in patterns look at each character a bounded number of times, so that their time is
-proportional to the text. Matches are validated by a check digit, by the standard library's
-`ipaddress`, by phonenumbers or presidio.
-
-An unfinished text can be redacted only up to a position from which no later character can change a
-match. A `Detector` knows the position: for matches without white space, after the last space; for
-numbers in groups, before the last run of groups; otherwise the beginning.
+The built-in patterns look at each character a bounded number of times. An unfinished text can be
+redacted only up to a position from which no later character can change a match. A `Detector` knows
+the position: for matches without white space, after the last space; for numbers in groups, before
+the last run of groups; otherwise the beginning.
 """
 
 from __future__ import annotations

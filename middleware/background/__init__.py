@@ -1,8 +1,4 @@
-"""Work in the background: calls of tools that return at once, with results as later messages.
-
-`jobs` is a thread's knowledge of the work, `work` does the work in this process, `calls` starts
-work, `repetition` starts work again elsewhere, and `middleware` reads the results.
-"""
+"""Work in the background: calls of tools that return at once, with results as later messages."""
 
 from .jobs import BackgroundCall, BackgroundJob
 from .middleware import BackgroundMiddleware, BackgroundState

@@ -622,7 +622,9 @@ class Plan:
     def _input_size(self) -> int:
         # The usage of the last answer covers everything before: only later messages are counted.
         message, since = self._last
-        counted = tokens(message.usage_metadata or {}, "total_tokens") if message else 0
+        usage: Any = (message and message.usage_metadata) or {}
+        # Some streams of servers that imitate Anthropic's API report no input.
+        counted = tokens(usage, "input_tokens") and tokens(usage, "total_tokens")
         return counted + since if counted else self._counted_input_size
 
     @cached_property

@@ -1,14 +1,12 @@
 """Files below a folder and within a glob pattern, and nothing outside the folder.
 
-Patterns are matched name by name, so that a walk skips folders without matches. `*`, `?` and
-`[...]` match within one name, `**` matches any number of folders, and `{a,b}` matches either.
-Matching takes time proportional to the path, whatever the pattern: a model may write it. (wcmatch
-compiles a pattern to one backtracking expression: ten `**` take seconds for one path.)
+Patterns are matched name by name: `*`, `?` and `[...]` match within one name, `**` matches any
+number of folders, and `{a,b}` matches either. Matching takes time proportional to the path,
+whatever the pattern, as a model may write it (wcmatch needs seconds for ten `**` and one path).
 
-Links are never followed, whether they lead to files or folders, inside or outside. Every folder is
-opened from the root down, name by name, with descriptors that reject links. So even a folder
-replaced by a link during a search does not lead outside. On systems without such descriptors
-(Windows), paths are compared with their resolved form.
+Links are never followed. Every folder is opened from the root down, name by name, with descriptors
+that reject links, so a folder replaced by a link during a search does not lead outside. On systems
+without such descriptors (Windows), paths are compared with their resolved form.
 """
 
 from __future__ import annotations

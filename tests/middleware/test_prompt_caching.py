@@ -125,6 +125,19 @@ def test_own_marks_stay_and_count(call: Run) -> None:
     prompt = SystemMessage([block, block, {**block}])
     talk(call, agent_of(model, tools=[OWN, cancel], system_prompt=prompt))
     assert marked(model, 1) == ["find", "system", "system", "system"]
+    # Automatic caching takes a mark.
+    model = made([CALL, "There."])
+    talk(call, agent_of(model.bind(cache_control=MARK), caching={"min_tokens": 10}))
+    assert marked(model, 1) == ["system", 0, 2]
+
+
+@each("name, kept", [("us.anthropic.claude-opus-5-5", {"cache_control": MARK}), ("llama", {})])
+def test_models_of_bedrock_that_cache_get_the_setting(call: Run, name: str, kept: Any) -> None:
+    """langchain-aws makes the points of the cache of it."""
+    fields: Any = {"__module__": __name__, "__annotations__": {"model_id": str}, "model_id": name}
+    model = type("ChatBedrockConverse", (Bound,), fields)(["Yes."])
+    talk(call, agent_of(model))
+    assert (marked(model), model.requests[0].kwargs) == ([], kept)
 
 
 @each(

@@ -323,7 +323,7 @@ WRONG: dict[Callable[..., object], list[Row]] = {
     m.PromptCachingMiddleware: [
         ({"ttl": "2h"}, "ttl must be '5m' or '1h', got '2h'"),
         ({"min_tokens": -1}, "min_tokens must be a whole number of at least 0, got -1"),
-        ({"provider": "acme"}, "provider must be 'anthropic' or 'openai', got 'acme'"),
+        ({"provider": "acme"}, "provider must be 'anthropic', 'openai' or 'bedrock', got 'acme'"),
         ({"openai_cache_key": "x"}, "openai_cache_key must be True or False, got 'x'", TypeError),
     ],
     m.ProviderToolSearchMiddleware: [
