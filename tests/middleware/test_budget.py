@@ -178,10 +178,10 @@ def test_if_no_call_fits_the_run_ends_with_the_numbers(send: Any) -> None:
 
 
 def test_input_that_a_provider_does_not_report_is_estimated_for_limits_of_tokens(send: Any) -> None:
-    budget = BudgetMiddleware(run=Limits(total_tokens=100), exit_behavior="end", warn_at=None)
-    result = send(agent_of(turns(9, read=0), budget))
-    spent = sum(len(m.text) // 4 for m in result["messages"])
-    assert types(result).count("ai") < 5, spent
+    """Some streams of Anthropic's API say 0."""
+    budget = BudgetMiddleware(run=Limits(total_tokens=500), exit_behavior="end", warn_at=None)
+    result = send(agent_of(turns(9, read=0), budget), [HumanMessage("word " * 100)])
+    assert types(result) == ["human", *(["ai", "tool"] * 3), "ai"]
 
 
 def test_settings_may_be_changed_after_a_budget_is_made(send: Any) -> None:
