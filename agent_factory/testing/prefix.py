@@ -56,9 +56,10 @@ def assert_stable_prefix(
 
     Providers read a request in the order tools, system prompt, messages, and cache the beginning.
     So each request has to repeat the request before, and may add messages at the end. The last
-    message of a request may change in the next request, because a message that is only shown, such
-    as a list of tasks, is new in each call anyway. A change of the model, of `tool_choice` or of
-    settings for the model counts, too; marks for the cache and sampling settings do not count.
+    message may change in the next request, because a message that is only shown, such as a list of
+    tasks, costs the cache little; models that preserve thinking lose the thoughts of that answer
+    (docs/prompt_caching.md has a table). A change of the model, of `tool_choice` or of settings for
+    the model counts, too; marks for the cache and sampling settings do not count.
 
     Args:
         agent: An agent of `create_agent`. With a checkpointer the conversation is a new thread;
