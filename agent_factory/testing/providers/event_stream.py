@@ -21,19 +21,13 @@ def encode(event: str, payload: Json) -> bytes:
         ":content-type": "application/json",
         ":message-type": "event",
     }
-    headers = b"".join(_header(name, value) for name, value in values.items())
+    # A name with its length, the type 7 of a text, and a text with its length.
+    headers = b"".join(
+        bytes([len(name)]) + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
+        for name, value in values.items()
+    )
     # Two lengths and three checksums or lengths of four bytes: 16 bytes around headers and body.
     prelude = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
     prelude += struct.pack(">I", binascii.crc32(prelude))
     message = prelude + headers + body
     return message + struct.pack(">I", binascii.crc32(message))
-
-
-def _header(name: str, value: str) -> bytes:
-    """A header with a text, whose type is 7."""
-    return (
-        struct.pack("B", len(name))
-        + name.encode()
-        + struct.pack(">BH", 7, len(value))
-        + (value.encode())
-    )

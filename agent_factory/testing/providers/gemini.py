@@ -117,7 +117,9 @@ class GeminiServer(ProviderServer):
             texts = [part for part in parts if "text" in part and not part.get("thought")]
             has_thought = any(part.get("thought") for part in parts)
             for part in (calls[:1] or texts[-1:]) if calls or has_thought else ():
-                part.setdefault("thoughtSignature", _signature(part))
+                value = digest(part.get("functionCall") or part.get("text"))
+                raw = json.dumps({"part": value}).encode()
+                part.setdefault("thoughtSignature", base64.b64encode(raw).decode())
 
     def stream(self, response: Json, request: Json) -> Iterator[bytes]:
         candidates = response.get("candidates") or []
@@ -224,7 +226,9 @@ class GeminiServer(ProviderServer):
         if version and int(version[1]) < 3:
             return
         contents = body["contents"]
-        turn = [i for i, c in enumerate(contents) if c.get("role") == "user" and _is_input(c)]
+        turn = [
+            i for i, c in enumerate(contents) if c.get("role") == "user" and not _values(c, _RESULT)
+        ]
         for content in contents[max(turn, default=0) :]:
             calls = [part for part in content["parts"] if "functionCall" in part]
             if calls and "thoughtSignature" not in calls[0]:
@@ -241,16 +245,6 @@ def _values(content: Json, key: str) -> list[Json]:
 
 def _names(values: list[Json]) -> list[str]:
     return sorted(value["name"] for value in values)
-
-
-def _is_input(content: Json) -> bool:
-    """Return True for a content of a person, not of results."""
-    return not any(_RESULT in part for part in content["parts"])
-
-
-def _signature(part: Json) -> str:
-    value = part.get("functionCall") or part.get("text")
-    return base64.b64encode(json.dumps({"part": digest(value)}).encode()).decode()
 
 
 def _is_valid(signature: str) -> bool:
