@@ -280,10 +280,11 @@ class Shortens(InMemorySaver):
     """Keeps the latest messages alone, as savers of others do that shorten threads in `put`."""
 
     def put(self, config: Any, checkpoint: Any, *rest: Any) -> Any:
-        values = checkpoint["channel_values"]
+        values = dict(checkpoint["channel_values"])
         if "messages" in values:
-            values = {**values, "messages": values["messages"][-3:]}
-        return super().put(config, {**checkpoint, "channel_values": values}, *rest)
+            values["messages"] = values["messages"][-3:]
+        shortened: Any = {**checkpoint, "channel_values": values}
+        return super().put(config, shortened, *rest)
 
 
 class Logs(InMemorySaver):
