@@ -98,6 +98,7 @@ class AgentOptions(TypedDict, total=False):
     node_policies: Mapping[str, NodePolicy] | None
     handle_tool_errors: object
     sequential_tool_calls: bool
+    run_cut_calls: bool
     strict: bool
     ignore: Collection[str]
     decisions: object
@@ -150,6 +151,7 @@ def create_agent(
     node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: object = DEFAULT_ERRORS,
     sequential_tool_calls: bool = False,
+    run_cut_calls: bool = False,
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: object = None,
@@ -186,6 +188,8 @@ def create_agent(
             continues.
         sequential_tool_calls: Run the calls of a turn one after the other, in the order of the
             message. By default calls run side by side, except calls that `touches` keeps in order.
+        run_cut_calls: Run the calls of an answer that ended at a limit of output tokens. By default
+            the model gets an error as their result, because arguments may lack their end.
         strict: Raise warnings of the build as errors.
         ignore: Codes of warnings to suppress, such as ["AF204"]. docs/checks.md lists them.
         decisions: Records the decisions of hooks, layers and routes. True sends custom stream
@@ -326,6 +330,7 @@ def plan_agent(
     node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: object = DEFAULT_ERRORS,
     sequential_tool_calls: bool = False,
+    run_cut_calls: bool = False,
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: object = None,

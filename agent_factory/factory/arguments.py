@@ -100,6 +100,7 @@ class Arguments:
     name: str | None
     handle_tool_errors: object
     sequential_tool_calls: bool
+    run_cut_calls: bool
     strict: bool
     ignore: Collection[str]
     decisions: object
@@ -123,7 +124,7 @@ def make_spec(arguments: Arguments) -> AgentSpec:
     """Check and normalise the arguments of an agent, and warn the caller of the caller."""
     tools, nodes, sequential = arguments.tools, arguments.nodes, arguments.sequential_tool_calls
     members, invalid = members_of(arguments.middleware)
-    wrong = wrong_types(tools, arguments.system_prompt, nodes, arguments.name, sequential)
+    wrong = wrong_types(tools, arguments.system_prompt, nodes, arguments.name, arguments)
     mistakes = [*wrong, *unknown_codes(arguments.ignore), *invalid]
     handler = _error_handler(arguments.handle_tool_errors, mistakes)
     log = _attempt(decision_log, arguments.decisions, mistakes)
@@ -180,6 +181,7 @@ def make_spec(arguments: Arguments) -> AgentSpec:
         decisions=log,
         run_layers=around[Call.AGENT],
         strict=arguments.strict,
+        run_cut_calls=arguments.run_cut_calls,
     )
 
 
@@ -323,7 +325,7 @@ def wrong_types(
     system_prompt: object,
     nodes: Mapping[str, object],
     name: object,
-    sequential: object = False,
+    arguments: Arguments | None = None,
 ) -> Iterator[SpecError]:
     """Find arguments of a wrong type."""
     if tools is not None and not is_list(tools):
@@ -333,9 +335,10 @@ def wrong_types(
         yield wrong_type("system_prompt", expected, system_prompt, "Pass a string.")
     if not isinstance(name, str | None):
         yield wrong_type("name", "a string", name, "Pass a string.")
-    if not isinstance(sequential, bool):
-        hint = "Pass sequential_tool_calls=True, or leave it out."
-        yield wrong_type("sequential_tool_calls", "True or False", sequential, hint)
+    for argument in ("sequential_tool_calls", "run_cut_calls") if arguments else ():
+        if not isinstance(flag := getattr(arguments, argument), bool):
+            hint = f"Pass {argument}=True, or leave it out."
+            yield wrong_type(argument, "True or False", flag, hint)
     for argument in ("interrupt_before", "interrupt_after"):
         if (names := nodes[argument]) not in (None, "*") and not is_list(names):
             hint = f"Pass {argument}=['model'], for example."

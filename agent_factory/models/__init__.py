@@ -80,6 +80,8 @@ def chat_models_of(model: Any) -> list[Any]:
 
 def bound_tools(model: Any) -> list[Any]:
     """Tools bound to a model, in the form for its provider."""
+    if isinstance(model, ModelWrapper):
+        return bound_tools(model.inner)
     if not isinstance(model, RunnableBinding):
         return []
     return [*(model.kwargs.get("tools") or ()), *bound_tools(model.bound)]

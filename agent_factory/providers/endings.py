@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.tool import invalid_tool_call
 
 EndingKind = Literal["refused", "cut", "malformed", "paused"]
 
@@ -54,6 +56,12 @@ _REASONS: Final[Mapping[EndingKind, frozenset[str]]] = {
 _KINDS: Final = {name: kind for kind, names in _REASONS.items() for name in names}
 
 _KEYS = ("stop_reason", "finish_reason", "stopReason", "done_reason")
+
+CUT_CALL: Final = (
+    "The answer was cut off at the limit of output tokens, so this call did not run. Make smaller "
+    "calls: split the work over several of them."
+)
+"""The `error` of a call in a cut answer, and the result that the model reads."""
 
 _NESTED_KEYS = (("incomplete_details", "reason"), ("prompt_feedback", "block_reason"))
 """Where OpenAI's Responses API, and Gemini for a blocked prompt, put the reason."""
@@ -157,6 +165,21 @@ def text_of(message: BaseMessage) -> str:
     'I cannot tell.'
     """
     return f"{message.text}{refusal_text(message) or ''}"
+
+
+def without_cut_calls(message: AIMessage) -> AIMessage:
+    """Return an answer whose calls are invalid if the answer was cut: an argument may lack its end.
+
+    Integrations complete the JSON of a cut call: of "/tmp/work", they read "/tmp".
+    """
+    ending = ending_of(message)
+    if ending is None or ending.kind != "cut":
+        return message
+    calls = list(message.invalid_tool_calls)
+    for call in message.tool_calls:
+        args = json.dumps(call["args"])
+        calls.append(invalid_tool_call(name=call["name"], args=args, id=call["id"], error=CUT_CALL))
+    return message.model_copy(update={"tool_calls": [], "invalid_tool_calls": calls})
 
 
 def reasons_in(metadata: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -6,13 +6,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
 from langgraph.runtime import Runtime, get_runtime
@@ -31,7 +40,15 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.streams import StreamedModel
-from agent_factory.models import bound_tools, configured, unbound
+from agent_factory.models import bound_tools, configured, model_name, unbound
+from agent_factory.providers import ending_of
+from agent_factory.providers.endings import without_cut_calls
+from agent_factory.providers.requests import provider_of, valid_messages
+from agent_factory.providers.thoughts import (
+    Conversation,
+    preserves_thoughts,
+    with_valid_thoughts,
+)
 from agent_factory.runtime.attempts import Attempts, attempts_in
 from agent_factory.runtime.composition import (
     ModelCall,
@@ -78,13 +95,25 @@ from agent_factory.tools.registry import Toolbox, offered_names
 from agent_factory.tools.schemas import offered
 from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse, check_request
-from agent_factory.upstream import SCRATCHPAD, construct_prompt, run_identity, step_and_stop
+from agent_factory.upstream import (
+    SCRATCHPAD,
+    ModelWrapper,
+    construct_prompt,
+    run_identity,
+    step_and_stop,
+)
 
 Turn = tuple[State, Runtime[Any], list[Any]]
 """The state with a valid history, the runtime, and the messages that made the history valid."""
 
 _attempts: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
 """Attempts of the current model call with layers, if somebody reads the tokens."""
+
+MOST_PAUSES = 8
+"""How many times in a row a provider may pause an answer: the bound of the Ruby library RubyLLM."""
+
+_HAVE_RULES: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+"""For each class of chat models, whether the provider has rules for messages."""
 
 _CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
 _id_of = attrgetter("id")
@@ -252,43 +281,46 @@ class ModelNode(Runnable[Any, Any]):
 
     def _ask(self, request: ModelRequest[Any]) -> ModelOutcome:
         """Call the model inside all layers."""
-        strategy, model, prompt, sent_request = self._prepare(request)
+        call = self._prepare(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
-            answer = model.invoke(prompt)
-        return self._answered(request, strategy, sent_request, answer)
+            answer = call.model.invoke(call.prompt())
+            while call.goes_on(answer):
+                answer = call.model.invoke(call.prompt())
+        return self._answered(request, call, answer)
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
-        strategy, model, prompt, sent_request = self._prepare(request)
+        call = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
-            answer = await model.ainvoke(prompt)
-        return self._answered(request, strategy, sent_request, answer)
+            answer = await call.model.ainvoke(call.prompt())
+            while call.goes_on(answer):
+                answer = await call.model.ainvoke(call.prompt())
+        return self._answered(request, call, answer)
 
-    def _answered(
-        self,
-        request: ModelRequest[Any],
-        strategy: Strategy,
-        sent_request: SentRequest | None,
-        answer: Any,
-    ) -> ModelOutcome:
-        if sent_request is not None:
-            self._recorder.answered(sent_request, answer)
+    def _answered(self, request: ModelRequest[Any], call: _Call, answer: Any) -> ModelOutcome:
+        if call.sent_request is not None:
+            self._recorder.answered(call.sent_request, answer)
+        if call.conversation is not None:
+            answer = call.conversation.stamped(answer)
         # The cache of a model keeps ids: the answer would take the place of an earlier message.
         known = map(_id_of, request.state.get("messages") or ())
         if isinstance(answer, AIMessage) and answer.id in known:
             answer = answer.model_copy(update={"id": None})
-        response = self._reader.read(strategy, answer, retry_count(request.state))
+        retries: Any = request.state.get(RETRIES) or 0
+        response = self._reader.read(call.strategy, answer, retries)
+        if call.paused:
+            response = replace(response, result=[*call.paused, *response.result])
         # Without layers, each request offers all tools.
         if not self._layers or not (refusals := self._refusals(request, response)):
-            return ModelOutcome(response, strategy=strategy)
+            return ModelOutcome(response, strategy=call.strategy)
         response = replace(response, result=[*response.result, *refusals])
-        return ModelOutcome(response, refusals=refusals, strategy=strategy)
+        return ModelOutcome(response, refusals=refusals, strategy=call.strategy)
 
     def _refusals(
         self, request: ModelRequest[Any], response: ModelResponse[Any]
     ) -> tuple[ToolMessage, ...]:
         """Return answers to the calls of known tools that a request did not offer."""
-        message: Any = response.result[0]
+        message: Any = next(m for m in reversed(response.result) if isinstance(m, AIMessage))
         calls = [call for call in message.tool_calls if call["name"] in self._spec.rules.known]
         if not calls or not self._spec.repairs_history:  # calls are answered elsewhere
             return ()
@@ -304,8 +336,8 @@ class ModelNode(Runnable[Any, Any]):
         tool_list = ", ".join(filter(None, tool_names)) or "none"
         return tuple(self._refuse(call, tool_list) for call in others)
 
-    def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any, SentRequest | None]:
-        """Return the strategy, the model with its tools, the prompt, and the record for the log."""
+    def _prepare(self, request: ModelRequest[Any]) -> _Call:
+        """Return the call: the model with its tools, the valid messages, the record for the log."""
         model, response_format = request.model, request.response_format
         if not isinstance(model, BaseChatModel):  # rarely true
             model = configured(model)
@@ -325,27 +357,13 @@ class ModelNode(Runnable[Any, Any]):
         sent_request = None
         if self._recorder.enabled:
             sent_request = self._recorder.asks(request, strategy, messages)
-        if request.system_message is not None:
-            messages = [request.system_message, *messages]
-        elif not messages:
+        if request.system_message is None and not messages:
             raise HistoryError(
                 "messages",
                 "must not be empty for an agent without a system prompt.",
                 "Pass a message to the run, or `system_prompt` to create_agent.",
             )
-        inner = model
-        while isinstance(inner, RunnableBinding):
-            inner = inner.bound
-        kind = type(inner)
-        # A runnable or an overridden method may expect a list, and dicts and tuples of a layer need
-        # the conversion. For other lists the conversion only costs time.
-        if (
-            isinstance(inner, BaseChatModel)
-            and (kind.invoke, kind.ainvoke) == _CHAT_MODEL_CALLS
-            and all(issubclass(kind, BaseMessage) for kind in set(map(type, messages)))
-        ):
-            return strategy, model, construct_prompt(messages=messages), sent_request
-        return strategy, model, messages, sent_request
+        return _Call(model, request.system_message, messages, strategy, sent_request)
 
     def _finish(
         self,
@@ -355,7 +373,7 @@ class ModelNode(Runnable[Any, Any]):
         outcome: ModelOutcome,
         config: RunnableConfig,
     ) -> Any:
-        retries = retry_count(state)
+        retries = int(state.get(RETRIES) or 0)
         response = outcome.response
         if self._layers:
             response = self._reader.finish(outcome, retries)
@@ -408,6 +426,57 @@ def refusal_of(call: ToolCall, tool_list: str) -> ToolMessage:
     text = f"Error: the tool {call['name']} was not offered in this request, so this call did not "
     text += f"run. Offered: {tool_list}."
     return error_result(call, text, additional_kwargs=REFUSAL_KWARGS)
+
+
+@dataclass(slots=True)
+class _Call:
+    """Call of the model inside all layers: the only place from which a request leaves."""
+
+    model: Any
+    system: SystemMessage | None
+    messages: Sequence[Any]
+    strategy: Strategy
+    sent_request: SentRequest | None
+    paused: list[AIMessage] = field(default_factory=list)
+    conversation: Conversation | None = None  # for models that bind their thoughts to it
+
+    def prompt(self) -> Any:
+        """Return the input of the model, valid by the rules of the provider."""
+        messages: Any = self.messages
+        inner = self.model
+        while isinstance(inner, RunnableBinding):
+            inner = inner.bound
+        # A layer may add dicts and tuples. For other lists the conversion only costs time.
+        has_messages = all(issubclass(kind, BaseMessage) for kind in set(map(type, messages)))
+        kind = type(inner)
+        if _HAVE_RULES.get(kind, True):
+            provider = provider_of(inner)
+            # Of wrappers and fallbacks, each object may be for another provider.
+            if isinstance(inner, BaseChatModel) and not isinstance(inner, ModelWrapper):
+                _HAVE_RULES[kind] = provider is not None
+            if provider is not None:
+                messages, has_messages = convert_to_messages([*messages, *self.paused]), True
+                if preserves_thoughts(model_name(unbound(inner))):
+                    tools = bound_tools(self.model)
+                    messages, self.conversation = with_valid_thoughts(messages, tools, self.system)
+                messages = valid_messages(provider, messages)
+        if self.system is not None:
+            messages = [self.system, *messages]
+        # A runnable or an overridden method may expect a list.
+        is_chat_model = isinstance(inner, BaseChatModel)
+        if is_chat_model and has_messages and (kind.invoke, kind.ainvoke) == _CHAT_MODEL_CALLS:
+            return construct_prompt(messages=messages)
+        return messages
+
+    def goes_on(self, answer: Any) -> bool:
+        """Return True if the provider has paused an answer, and goes on in another request."""
+        if not getattr(answer, "response_metadata", None) or len(self.paused) == MOST_PAUSES:
+            return False
+        ending = ending_of(answer)
+        if ending is None or ending.kind != "paused":
+            return False
+        self.paused.append(self.conversation.stamped(answer) if self.conversation else answer)
+        return True
 
 
 class _BoundModels:
@@ -498,11 +567,6 @@ def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
     )
 
 
-def retry_count(state: Mapping[str, Any]) -> int:
-    """Return the number of explanations of an invalid answer that the model got in this run."""
-    return int(state.get(RETRIES) or 0)
-
-
 class ResponseReader:
     """Reader of a model's answers: structured output, and replies to calls without a node."""
 
@@ -510,6 +574,7 @@ class ResponseReader:
         self._name = spec.name
         # Without repairs, the graph around the agent answers the calls.
         self._has_tools = TOOLS in spec.topology.nodes or not spec.repairs_history
+        self._runs_cut_calls = spec.run_cut_calls or not spec.repairs_history
         self._spec = spec
         self._format = spec.response_format
 
@@ -522,6 +587,8 @@ class ResponseReader:
                 "Use a chat model.",
             )
         message = with_valid_calls(answer)
+        if message.tool_calls and message.response_metadata and not self._runs_cut_calls:
+            message = without_cut_calls(message)
         if self._name is not None:
             # A copy: the model may return the same object again, to another agent too.
             message = message.model_copy(update={"name": self._name})

@@ -48,3 +48,4 @@ class AgentSpec:
     run_layers: tuple[Bound[Layer], ...] = ()  # around a whole run, outermost first
     merged: Callable[[object], tuple[Schemas, object]] | None = None  # the schemas with a saver
     strict: bool = False  # look for writes without effect
+    run_cut_calls: bool = False  # run calls of answers that were cut off

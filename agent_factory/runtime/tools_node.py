@@ -32,6 +32,7 @@ from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import sync_async_error
+from agent_factory.providers.endings import CUT_CALL
 from agent_factory.runtime.composition import (
     ComposedCall,
     Handler,
@@ -435,6 +436,8 @@ def _with_ids(messages: object) -> Any:
 
 
 def _invalid_arguments(call: dict[str, Any]) -> ToolMessage:
+    if call["error"] == CUT_CALL:
+        return error_result(call, f"Error: {CUT_CALL}")
     text = f"Error: the arguments of {call['name']} could not be read as JSON: {call['args']}\n"
     return error_result(call, f"{text} {call['error'] or ''}\n Please fix your mistakes.")
 

@@ -25,6 +25,7 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.models import chat_models_of, model_name
+from agent_factory.providers.endings import CUT_CALL
 from agent_factory.structured_output.schema import SchemaSpec, specs_of
 
 SchemaT = TypeVar("SchemaT", default=Any)
@@ -134,7 +135,9 @@ class ToolStrategy(Generic[SchemaT]):
             try:
                 # Arguments of an invalid call are the text of the model.
                 if isinstance(args, str):
-                    raise ValueError(f"its arguments are not valid JSON: {args}")
+                    if (cause := calls[0].get("error")) != CUT_CALL:
+                        cause = f"its arguments are not valid JSON: {args}"
+                    raise ValueError(cause)
                 value = self.bindings[name].parse(args)
             except Exception as error:  # Validators of a schema may raise anything.
                 raise StructuredOutputValidationError(name, error, message) from error
