@@ -127,13 +127,14 @@ def test_messages_follow_the_rules_of_their_provider(
 
 def test_a_renamed_call_is_renamed_in_its_block_too() -> None:
     block = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
-    messages = [looking("1", content=[block]), found("1")] * 2
+    messages: Any = [looking("1", content=[block]), found("1")] * 2
     valid: Any = valid_messages("anthropic", messages)
     assert valid[2].content[0]["id"] == valid[3].tool_call_id == "1_2"
 
 
 def test_a_name_has_no_character_that_openai_refuses() -> None:
-    (message,) = valid_messages("openai", [AIMessage("Hello.", name="Order <desk>")])
+    history: list[Any] = [AIMessage("Hello.", name="Order <desk>")]
+    (message,) = valid_messages("openai", history)
     assert message.name == "Order_desk_"
 
 
@@ -175,7 +176,7 @@ def test_a_paused_answer_goes_on_in_the_next_request(call: Any) -> None:
         ended([text("I search."), SEARCH], "pause_turn"),
         ended([RESULT, text("Rain.")], "end"),
     ]
-    model = Claude([*steps, "Dry."])
+    model = Claude(steps=[*steps, "Dry."])
     agent = create_agent(model, [look], checkpointer=InMemorySaver())
     result = call(agent, {"messages": "Weather?"}, ONE)
     assert [message.text for message in result["messages"]] == ["Weather?", "I search.", "Rain."]
@@ -185,17 +186,20 @@ def test_a_paused_answer_goes_on_in_the_next_request(call: Any) -> None:
 
 
 def test_pauses_have_an_end() -> None:
-    model = Claude([ended([text("I search."), SEARCH], "pause_turn")] * 9)
+    model = Claude(steps=[ended([text("I search."), SEARCH], "pause_turn")] * 9)
     agent = create_agent(model, checkpointer=InMemorySaver())
     agent.invoke({"messages": "Weather?"}, ONE)
     assert len(model.requests) == 9
 
 
 def test_a_paused_answer_streams_as_it_is_stored() -> None:
-    model = Claude([ended([text("A"), SEARCH], "pause_turn"), ended([RESULT, text("B")], "end")])
+    model = Claude(
+        steps=[ended([text("A"), SEARCH], "pause_turn"), ended([RESULT, text("B")], "end")]
+    )
     agent = create_agent(model, [look], checkpointer=InMemorySaver())
     texts: dict[str | None, str] = {}
-    for chunk, _ in agent.stream({"messages": "Weather?"}, ONE, stream_mode="messages"):
+    parts: Any = agent.stream({"messages": "Weather?"}, ONE, stream_mode="messages")
+    for chunk, _ in parts:
         texts[chunk.id] = texts.get(chunk.id, "") + chunk.text
     messages = agent.get_state(ONE).values["messages"]
     assert texts == {message.id: message.text for message in messages[1:]}
@@ -227,8 +231,8 @@ class Refund(BaseModel):
 
 
 def test_a_cut_structured_answer_is_asked_for_again(call: Any) -> None:
-    cut = ended("", "max_tokens")
-    cut.tool_calls = [{**call_of("1", "Refund"), "args": {"euros": 1}}]
+    cut = ended("", "max_tokens", "1", euros=1)
+    cut.tool_calls[0]["name"] = "Refund"
     model = ScriptedChatModel([cut, Refund(euros=100)])
     result = call(create_agent(model, [look], response_format=Refund), {"messages": "Refund"})
     assert result["structured_response"] == Refund(euros=100)
