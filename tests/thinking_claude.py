@@ -1,4 +1,4 @@
-"""Chat model that checks the conversation before its thoughts, by Anthropic's written rules."""
+"""Models of Anthropic: with a name alone, and with thoughts that its written rules check."""
 
 from __future__ import annotations
 
@@ -25,14 +25,18 @@ def thoughts_in(messages: list[BaseMessage]) -> list[str]:
     ]
 
 
-class ThinkingClaude(ScriptedChatModel):
+class Claude(ScriptedChatModel):
+    """A scripted model that LangChain knows as Anthropic's."""
+
+    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
+        return {**super()._get_ls_params(stop, **kwargs), "ls_provider": "anthropic"}
+
+
+class ThinkingClaude(Claude):
     """Thinks before each answer; refuses thoughts behind a changed beginning, or after a gap."""
 
     model: str = "claude-opus-5-5"
     _made: dict[str, tuple[str, list[str]]] = PrivateAttr(default_factory=dict)
-
-    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
-        return {**super()._get_ls_params(stop, **kwargs), "ls_provider": "anthropic"}
 
     def _respond(self, messages: Any, stop: Any, kwargs: Mapping[str, Any]) -> Any:
         response = super()._respond(messages, stop, dict(kwargs))

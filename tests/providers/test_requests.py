@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
+from thinking_claude import Claude
 
 from agent_factory import create_agent
 from agent_factory import middleware as m
@@ -19,13 +20,6 @@ from samples import last_text
 from tables import each
 
 ONE: Any = {"configurable": {"thread_id": "1"}}
-
-
-class Claude(ScriptedChatModel):
-    """A scripted model that LangChain knows as Anthropic's."""
-
-    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
-        return {**super()._get_ls_params(stop, **kwargs), "ls_provider": "anthropic"}
 
 
 def text(words: str, **more: Any) -> dict[str, Any]:
