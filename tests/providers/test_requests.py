@@ -222,6 +222,7 @@ class Refund(BaseModel):
     """A refund."""
 
     euros: int
+    reason: str = ""
 
 
 def test_a_cut_structured_answer_is_asked_for_again(call: Any) -> None:
