@@ -176,7 +176,8 @@ class AnswerGuardMiddleware(PayloadFree[AgentState]):
             record = {"fault": fault.kind, "reason": fault.reason}
             failed.append({**record, "usage_metadata": message.usage_metadata})
             if self.keep_failed:
-                failed[-1] |= {"text": str(message.text), "tool_calls": message.tool_calls}
+                calls = [*message.tool_calls, *message.invalid_tool_calls]
+                failed[-1] |= {"text": str(message.text), "tool_calls": calls}
             # If no answer is usable, the run ends with the longest of them.
             longest = max(longest, text_so_far + message.text, key=len)
             if len(failed) > self.max_retries:

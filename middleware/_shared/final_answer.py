@@ -60,7 +60,7 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
 def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
     """The request for an answer without calls.
 
-    The tools stay where the provider can be told that none is called: so the beginning of the
+    The tools stay where the provider takes "none" as the choice of a tool: so the beginning of the
     request stays as it was, which caches and signed thoughts need. A call may be the answer itself.
     """
     messages = request.messages

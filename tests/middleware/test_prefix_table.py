@@ -28,7 +28,7 @@ CELLS = {
 
 
 class ChatOpenAI(ScriptedChatModel):
-    """Named as that of langchain-openai: it can be told to call no tool."""
+    """Named as that of langchain-openai: it takes "none" as the choice of a tool."""
 
 
 minutes = count()
