@@ -1,8 +1,6 @@
 """Replace old tool results by a placeholder when a conversation is large.
 
-The edit is made in a layer around the model, as in summarization. The next prompt begins like the
-last prompt, so that the provider's prompt cache serves it, and results are not cleared again in
-each turn.
+The next prompt begins like the last, so that results are not cleared again in each turn.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from agent_factory import (
     PrivateStateAttr,
     set_reason,
 )
+from agent_factory.types import unbound
 
 from ._shared.messages import calls_of_results, is_cleared, without_inputs, without_result
 from ._shared.models import with_update
@@ -300,7 +299,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
             hints = with_hints(list(cleared_results.values()), self._tool(inner))
             with_hint = {message.id: message for message in hints}
             smaller = [with_hint.get(message.id, message) for message in inner.messages]
-            return smaller, f"cleared {plural(count, 'tool result')}"
+            return unchained(inner, smaller), f"cleared {plural(count, 'tool result')}"
 
         is_edited = bool(last_edits) or messages is not original
         visible = with_hints(messages, self._tool(request)) if is_edited else messages
@@ -356,7 +355,7 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
         count, count_before = (sum(map(_is_cleared_result, some)) for some in (messages, original))
         reason = f"cleared {plural(count - count_before, 'tool result')}"
         set_reason(reason if count > count_before else "edited the conversation")
-        return messages
+        return unchained(request, messages)
 
     def _all_cleared(self, request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
         """By their ids, the messages that can be cleared; the newest results only in need."""
@@ -375,6 +374,18 @@ class ContextEditingMiddleware(AgentMiddleware[ContextEditingState, Any]):
             if changed:
                 break
         return changed
+
+
+def unchained(request: ModelRequest[Any], messages: list[AnyMessage]) -> list[AnyMessage]:
+    """The messages, without the ids by which OpenAI would go on from its whole conversation."""
+    if not getattr(unbound(request.model), "use_previous_response_id", False):
+        return messages
+    return [
+        m.model_copy(update={"response_metadata": {**m.response_metadata, "id": None}})
+        if m.response_metadata.get("id")
+        else m
+        for m in messages
+    ]
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:

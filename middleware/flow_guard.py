@@ -1,7 +1,6 @@
 """Guard the way out of a thread with untrusted text and private data.
 
-Labels are in the state and not in messages: no summary, no offloaded result and no removed message
-takes a label out of the thread, and a fork of a checkpoint has the labels of this checkpoint.
+Labels are in the state: no summary, and no offloaded or removed message takes a label away.
 """
 
 from __future__ import annotations

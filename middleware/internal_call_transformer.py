@@ -1,8 +1,4 @@
-"""Keep the model calls of a middleware out of the messages of the event protocol.
-
-Model calls of hooks and layers are not streamed here in any case. A model call of a tool is: mark
-the call, and declare `transformers = (InternalCallTransformer,)` on the middleware of the tool.
-"""
+"""Keep the model calls of a middleware's tool out of the messages of the event protocol."""
 
 from __future__ import annotations
 

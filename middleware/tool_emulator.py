@@ -1,7 +1,6 @@
 """Answer tool calls with results invented by a model, without running the tools.
 
-A tool layer does not know the agent's model. Without an own model, a model layer of the same
-middleware remembers the model of each request, under the id of the message with the calls.
+Without an own model, a model layer remembers the model of each request, as tool layers know none.
 """
 
 from __future__ import annotations

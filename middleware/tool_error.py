@@ -1,8 +1,4 @@
-"""Report the exception of a tool to the model, instead of ending the run.
-
-The handler may be a function, a coroutine function, or both: the driver of the run calls the right
-form.
-"""
+"""Report the exception of a tool to the model, instead of ending the run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Judges: models that judge the risk of a tool call, or stop content.
 
-A judge reads texts of the agent's model, of tools and of the users of the agent. The texts are sent
-as a JSON document, in which no text can pose as the end of the document or as another author.
+The texts are sent as a JSON document, in which no text can pose as the end of the document.
 """
 
 from __future__ import annotations

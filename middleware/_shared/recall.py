@@ -1,8 +1,4 @@
-"""Recall of messages outside of a request: the references of a model, and the results.
-
-A message of the thread is named by its id, by its number ("#7" is the seventh), or, if it is a tool
-result, by the id of its call.
-"""
+"""Recall of messages outside of a request: the references of a model, and the results."""
 
 from __future__ import annotations
 

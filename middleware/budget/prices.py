@@ -1,8 +1,4 @@
-"""Prices of model calls: from the user, or else from genai-prices.
-
-Only the data inside the installed genai-prices package is used. Nothing is downloaded, so a price
-is the same on every machine with the same version.
-"""
+"""Prices of model calls: from the user, or else from the data inside of genai-prices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Offer the model tools of the client of a run, and let the client run their calls.
 
-The tools, and the client's format of the answer, come in `config["configurable"]`, so that each run
-has its own and the state stores none. A client with the result of a call may change them for the
-rest of the run: its new requests are the artifact of the result, which no model reads.
+They come in `config["configurable"]`, so that each run has its own and the state stores none.
 """
 
 from .middleware import ClientToolsMiddleware

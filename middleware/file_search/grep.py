@@ -1,8 +1,6 @@
 """Search for lines in files, with ripgrep or with Python's `re`, with the same results.
 
-Both search the same files: regular, not reached through a link, not too large, without a NUL byte.
-Hidden and ignored files are searched. Both split lines as ripgrep does and give results in the
-order of the paths. Both run in a process that is killed when the time is up.
+Both search regular files, hidden and ignored ones too, in a process that is killed in time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Redaction of messages: their text, in every form, and the calls they make, whole or streamed.
-
-Of a streamed answer, text that a match may begin or continue in is held back until it is
-complete; all other text is released at once. The released pieces, joined, are the redacted whole.
-"""
+"""Redaction of messages: their text, in every form, and the calls they make, whole or streamed."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
 """One shell process: started, sent commands one after another, and ended.
 
-The shell reads commands from its input. After each command it prints an end marker, which holds
-the exit code and a random token, which no output contains by chance.
-
-On Linux each shell has a parent process, subreaper.py, which adopts the orphans of the shell. So
-the processes of a shell are the descendants of that process, which /proc lists. Without a Python
-interpreter to run it (a frozen program) orphans are not found, and without /proc (macOS) only the
-process group is known. psutil offers the same, but is slower: `is_larger_than` runs every 20 ms
-while a command runs, and reads one small file for each thread of the shell.
+After each command the shell prints an end marker with the exit code and a random token. On Linux
+its parent process, subreaper.py, adopts its orphans, which /proc lists; otherwise only the process
+group is known. psutil offers the same, but is slower: `is_larger_than` runs every 20 ms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Shell sessions: one shell for each run, served by one thread.
 
-The thread starts the shell, runs all its commands in order, and ends it. So parallel tool calls
-wait for each other, an event loop never waits for a shell, no thread of a shared pool is occupied,
-and bubblewrap, which ends with the starting thread, ends with the session.
+The thread starts the shell, runs all its commands in order, and ends it: bubblewrap ends with it.
 """
 
 from __future__ import annotations

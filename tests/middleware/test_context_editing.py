@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import stack_agents
+from bound_models import made
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
@@ -360,3 +361,24 @@ def test_a_conversation_that_stays_above_the_trigger_is_cleared_in_steps(send: A
     send(agent_of(model, clearing(trigger=600, keep=1)), [HumanMessage("talk " * 1000)])
     cleared = [results(record.messages).count(CLEARED) for record in model.requests]
     assert cleared == [0, 0, 1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9]
+
+
+class Chained(ScriptedChatModel):
+    """Goes on from the last response at the provider, as OpenAI's Responses API can."""
+
+    use_previous_response_id: bool = True
+
+
+def test_a_conversation_at_the_provider_is_sent_again_when_it_is_cleared(send: Any) -> None:
+    """The provider would otherwise go on from the whole conversation."""
+    steps = [
+        AIMessage("", tool_calls=calls(f"w{n}"), response_metadata={"id": f"resp_{n}"})
+        for n in range(3)
+    ]
+    for kind, last_id in ((Chained, None), (ScriptedChatModel, "resp_2")):
+        model = made(kind, [*steps, "Done."])
+        send(create_agent(model, [look], middleware=[clearing(trigger=150, keep=1)]))
+        answers = [m for m in model.requests[-1].messages if m.type == "ai"]
+        assert answers[-1].response_metadata["id"] == last_id
+        answers = [m for m in model.requests[1].messages if m.type == "ai"]
+        assert answers[-1].response_metadata["id"] == "resp_0"  # nothing was cleared

@@ -55,6 +55,21 @@ def test_tokens_of_claude_are_shorter(kind: Any) -> None:
     assert counter_for(model, len) is len
 
 
+@each(
+    "block, most",
+    [
+        ({"type": "thinking", "thinking": "Hm.", "signature": "s" * 40_000}, 40),
+        ({"type": "reasoning", "summary": [], "encrypted_content": "s" * 40_000}, 30),
+        ({"type": "file", "mime_type": "application/pdf", "base64": "A" * 68_000}, 2_700),
+        ({"type": "text", "text": "word " * 400}, 700),
+    ],
+)
+def test_signatures_and_files_do_not_count_as_text(block: Any, most: int) -> None:
+    for kind in (ChatAnthropic, Gpt):
+        count = counter_for(kind(steps=[]), count_tokens_approximately)
+        assert most / 3 < count([AIMessage(content=[block])]) < most
+
+
 def was_summarized(call: Run, kind: Any) -> bool:
     writer = ScriptedChatModel(["S"] * 2)
     stack = [m.SummarizationMiddleware(writer, trigger=("tokens", 900), keep=("messages", 1))]
