@@ -34,3 +34,9 @@ def each(request: pytest.FixtureRequest) -> Any:
     The scripts of models may remain unfinished.
     """
     return partial(tell_each, asynchronous=request.param == "async")
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy stands between a client and a server on this machine."""
+    monkeypatch.setenv("NO_PROXY", "*")

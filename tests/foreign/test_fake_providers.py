@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import create_agent
-from agent_factory.testing.providers import ProviderReply, error, reply
+from agent_factory.testing.providers import ProviderReply, reply
 from foreign.provider_models import KINDS, rule_names
 
 BROKEN = {
@@ -18,13 +18,6 @@ BROKEN = {
     "ollama": ["names_of_results"],
 }
 """Rules that the packages break without a middleware."""
-
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy stands between a client and a server on this machine, and no error is retried."""
-    monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
 
 def find(query: str) -> str:
@@ -64,13 +57,3 @@ def test_three_turns_with_thoughts_and_calls(kind: str, streaming: bool) -> None
     assert isinstance(messages[-1], AIMessage)
     usage: Any = messages[-1].usage_metadata
     assert (usage["input_tokens"], usage["output_tokens"]) == (70, 7)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_client_raises_each_error(kind: str) -> None:
-    names: Any = ["overflow", "overloaded", "rate_limit", "authentication", "not_found"]
-    for name in names:
-        with KINDS[kind].server([error(name)] * 3) as server:
-            with pytest.raises(Exception, match=r"."):
-                KINDS[kind].model(server, False).invoke("Hi")
-            assert server.faults == []

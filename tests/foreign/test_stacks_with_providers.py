@@ -36,7 +36,7 @@ def find(query: str) -> str:
 
 def now() -> str:
     """Say the time."""
-    return "12:00"
+    return "12:30"
 
 
 def fails() -> str:
@@ -179,12 +179,6 @@ KNOWN: dict[str, dict[str, str]] = {
 
 KNOWN_OF_FALLBACK = {"claude": {"turns_begin_with_a_thought"}}
 """Today's faults of a fallback from a model or to it: thoughts of the other model are left out."""
-
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy stands between a client and a server on this machine."""
-    monkeypatch.setenv("NO_PROXY", "*")
 
 
 @pytest.mark.night
