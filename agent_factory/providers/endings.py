@@ -167,11 +167,19 @@ def text_of(message: BaseMessage) -> str:
     return f"{message.text}{refusal_text(message) or ''}"
 
 
-def without_cut_calls(message: AIMessage) -> AIMessage:
-    """Return an answer whose calls are invalid if the answer was cut: an argument may lack its end.
+def with_own_calls(message: AIMessage) -> AIMessage:
+    """Return an answer with the calls that the model has made, as it has made them.
 
-    Integrations complete the JSON of a cut call: of "/tmp/work", they read "/tmp".
+    - Calls of a cut answer are invalid: integrations complete the JSON of a cut call, and of
+      "/tmp/work" they read "/tmp".
+    - A stream of langchain-cohere 0.6 adds calls without arguments or names. The metadata names
+      the calls of the model.
     """
+    listed = message.response_metadata.get("tool_calls")
+    ids = {call.get("id") for call in listed} if isinstance(listed, list) else set()
+    if ids and not ids.isdisjoint(call["id"] for call in message.tool_calls):
+        own = [call for call in message.tool_calls if call["id"] in ids]
+        message = message.model_copy(update={"tool_calls": own, "invalid_tool_calls": []})
     ending = ending_of(message)
     if ending is None or ending.kind != "cut":
         return message

@@ -7,9 +7,10 @@ no repair. Messages that obey the rules stay the same objects.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from operator import is_
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from agent_factory.models import chat_models_of
-from agent_factory.providers.thoughts import is_thought
+from agent_factory.providers.thoughts import has_thoughts, is_thought, without_thoughts
 from agent_factory.upstream import model_params
 
 Rule = Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]]
@@ -275,19 +276,89 @@ def with_valid_name(message: AnyMessage) -> AnyMessage:
     return message.model_copy(update={"name": _NOT_IN_NAMES.sub("_", message.name)})
 
 
+def with_texts_as_results(message: AnyMessage) -> AnyMessage:
+    """Return a result that Gemini reads as the text that it is.
+
+    langchain-google-genai 4.4.3 reads a result as JSON where it can, so that the version "1.10"
+    becomes the number 1.1, and passes no status on. Gemini documents the keys "output" and "error"
+    of a function response (ai.google.dev/api/caching, FunctionResponse).
+    """
+    if not isinstance(message, ToolMessage) or not isinstance(message.content, str):
+        return message
+    is_error = message.status == "error"
+    try:
+        value = json.loads(message.content)
+    except ValueError:  # a text that is sent as it is
+        value = message.content if is_error else {}
+    if isinstance(value, dict) and ("error" in value or not is_error):
+        return message
+    key = "error" if is_error else "output"
+    return message.model_copy(update={"content": json.dumps({key: message.content})})
+
+
+def with_results_of_text(message: AnyMessage) -> AnyMessage:
+    """Return a result without pictures and files, which these providers take from users alone.
+
+    Mistral, Groq and DeepSeek document texts in results. Their packages (seen with
+    langchain-mistralai 1.1.6, -groq 1.1.3, -deepseek 1.1.1) send LangChain's own blocks, or the
+    letters of their base64.
+    """
+    if not isinstance(message, ToolMessage) or isinstance(message.content, str):
+        return message
+    blocks: list[Any] = list(message.content)
+    for index, block in enumerate(blocks):
+        if isinstance(block, dict) and block.get("type") != "text":
+            kind = block.get("type")
+            words = f"[Left out here: {kind}, which the provider does not take in a result.]"
+            blocks[index] = {"type": "text", "text": words}
+    return _with_content(message, blocks)
+
+
+def _without_foreign_thoughts(makers: Collection[str]) -> Rule:
+    """Return a rule by which thoughts of other makers are left out.
+
+    `response_metadata["model_provider"]` names the maker of an answer. No provider documents the
+    thoughts of another provider; several packages send them all the same.
+    """
+
+    def own(message: AnyMessage) -> AnyMessage:
+        maker = message.response_metadata.get("model_provider", "")
+        if maker in makers or not has_thoughts(message) or (makers and not maker):
+            return message
+        return without_thoughts(message)
+
+    return partial(_changed, own)
+
+
 _TEXTS: Final = partial(_changed, without_empty_text)
 _OPENAI: Final = (
+    _without_foreign_thoughts({"openai", "azure", "azure_openai"}),
     with_custom_outputs,
     partial(_changed, with_whole_items),
     partial(_changed, with_valid_name),
 )
+_RESULTS: Final = partial(_changed, with_results_of_text)
 _CLAUDE: Final = (_TEXTS, with_joined_answers, with_ended_server_calls, with_unique_ids)
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
-    "anthropic": _CLAUDE,
-    "amazon_bedrock": _CLAUDE,
-    "google_genai": (_TEXTS, with_joined_answers),
-    "mistral": (_TEXTS, with_answers_to_results),
-    **dict.fromkeys(("openai", "azure", "deepseek", "xai", "groq"), _OPENAI),
+    "anthropic": (_without_foreign_thoughts({"anthropic"}), *_CLAUDE),
+    "amazon_bedrock": (_without_foreign_thoughts({"bedrock", "bedrock_converse"}), *_CLAUDE),
+    "google_genai": (
+        _without_foreign_thoughts({"google_genai"}),
+        _TEXTS,
+        with_joined_answers,
+        partial(_changed, with_texts_as_results),
+    ),
+    "mistral": (
+        _without_foreign_thoughts({"mistralai"}),
+        _TEXTS,
+        with_answers_to_results,
+        _RESULTS,
+    ),
+    # langchain-cohere 0.6 cannot send back even the thoughts of its own model.
+    "cohere": (_without_foreign_thoughts(()), _TEXTS),
+    "ollama": (_without_foreign_thoughts({"ollama"}), _RESULTS),
+    **dict.fromkeys(("openai", "azure"), _OPENAI),
+    **dict.fromkeys(("deepseek", "xai", "groq"), (*_OPENAI, _RESULTS)),
 }
 """The rules of each provider, in the order in which they apply."""

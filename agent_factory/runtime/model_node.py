@@ -42,7 +42,7 @@ from agent_factory.errors import (
 from agent_factory.hooks.streams import StreamedModel
 from agent_factory.models import bound_tools, configured, model_name, unbound
 from agent_factory.providers import ending_of
-from agent_factory.providers.endings import without_cut_calls
+from agent_factory.providers.endings import with_own_calls
 from agent_factory.providers.requests import provider_of, valid_messages
 from agent_factory.providers.thoughts import (
     Conversation,
@@ -588,7 +588,7 @@ class ResponseReader:
             )
         message = with_valid_calls(answer)
         if message.tool_calls and message.response_metadata and not self._runs_cut_calls:
-            message = without_cut_calls(message)
+            message = with_own_calls(message)
         if self._name is not None:
             # A copy: the model may return the same object again, to another agent too.
             message = message.model_copy(update={"name": self._name})

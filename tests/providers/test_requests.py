@@ -44,6 +44,14 @@ def shapes(messages: Any) -> list[Any]:
     return [(m.content, *i) if i else m.content for m, i in zip(messages, ids, strict=True)]
 
 
+def failed(id_: str) -> ToolMessage:
+    return ToolMessage("No.", tool_call_id=id_, status="error")
+
+
+def by(maker: str) -> AIMessage:
+    return AIMessage([THOUGHT, text("Well.")], response_metadata={"model_provider": maker})
+
+
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
 CUSTOM = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "1", "name": "code", "input": "x"}
 OUTPUT = {"type": "custom_tool_call_output", "output": "found"}
@@ -51,6 +59,8 @@ SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input
 RESULT = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
 ITEM = text("Well.", id="msg_1")
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
+PICTURE = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
+NOTE = "[Left out here: image, which the provider does not take in a result.]"
 HI, MORE = HumanMessage("Hi"), HumanMessage("More")
 USAGE: Any = {
     "input_tokens": 1,
@@ -108,6 +118,13 @@ USAGE: Any = {
         ),
         ("azure", [AIMessage([ITEM, REASONING])], [[ITEM]]),
         ("groq", [AIMessage(["", text("Hello.")])], [["", text("Hello.")]]),
+        ("mistral", [by("anthropic"), MORE], [[text("Well.")], "More"]),
+        ("anthropic", [by("anthropic"), MORE], [[THOUGHT, text("Well.")], "More"]),
+        ("cohere", [by("cohere"), MORE], [[text("Well.")], "More"]),
+        ("google_genai", [found("1", "1.10")], ['{"output": "1.10"}']),
+        ("google_genai", [found("1", '{"a": 1}'), found("2")], ['{"a": 1}', "found"]),
+        ("google_genai", [failed("1")], ['{"error": "No."}']),
+        ("deepseek", [found("1", [text("See:"), PICTURE])], [[text("See:"), text(NOTE)]]),
         ("somebody", [AIMessage(["", "Hello."])], [["", "Hello."]]),
     ],
 )
@@ -204,6 +221,14 @@ def test_a_call_of_a_cut_answer_does_not_run(call: Any) -> None:
     model = ScriptedChatModel([cut, "Done."])
     result = call(create_agent(model, [look]), {"messages": "Look at /tmp/work"})
     assert [message.text for message in result["messages"][2:]] == [f"Error: {CUT_CALL}", "Done."]
+
+
+def test_a_call_that_the_model_has_not_made_does_not_run(call: Any) -> None:
+    """As a stream of Cohere's package brings a call: once more, without arguments."""
+    answer = ended("", "TOOL_CALL", "made_up", "1", path="/tmp")
+    answer.response_metadata["tool_calls"] = [{"id": "1", "type": "function"}]
+    result = call(create_agent(ScriptedChatModel([answer, "Done."]), [look]), {"messages": "Look"})
+    assert [message.text for message in result["messages"][2:]] == ["found /tmp", "Done."]
 
 
 def test_a_cut_call_runs_if_the_agent_says_so(call: Any) -> None:
