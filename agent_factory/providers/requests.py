@@ -15,7 +15,12 @@ from functools import partial
 from operator import is_
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+)
 
 from agent_factory.models import chat_models_of
 from agent_factory.providers.thoughts import has_thoughts, is_thought, without_thoughts
@@ -51,6 +56,29 @@ def valid_messages(provider: str | None, messages: Sequence[AnyMessage]) -> Sequ
     for rule in RULES.get(provider or "", ()):
         messages = rule(messages)
     return messages
+
+
+def settings_for(provider: str, messages: Sequence[AnyMessage]) -> dict[str, Any]:
+    """Return the settings of a request whose messages alone would be refused; {} nearly always.
+
+    DeepSeek: within a turn with thinking, each answer with calls goes back with its
+    `reasoning_content` (api-docs.deepseek.com, guides/thinking_mode), which langchain-deepseek 1.1
+    keeps and does not send. `extra_body` replaces the messages of its request.
+
+    Args:
+        provider: The name by which LangChain knows the provider.
+        messages: All messages of the request, with the system prompt.
+    """
+    if provider != "deepseek":
+        return {}
+    last_user = max((i for i, m in enumerate(messages) if m.type == "human"), default=0)
+    body: list[Any] = convert_to_openai_messages(list(messages))
+    has_thoughts = False
+    for message, form in zip(messages[last_user:], body[last_user:], strict=True):
+        thought = message.additional_kwargs.get("reasoning_content")
+        if isinstance(message, AIMessage) and message.tool_calls and thought:
+            form["reasoning_content"], has_thoughts = thought, True
+    return {"extra_body": {"messages": body}} if has_thoughts else {}
 
 
 def _changed(

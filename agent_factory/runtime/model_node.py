@@ -43,7 +43,7 @@ from agent_factory.hooks.streams import StreamedModel
 from agent_factory.models import bound_tools, configured, model_name, unbound
 from agent_factory.providers import ending_of
 from agent_factory.providers.endings import with_own_calls
-from agent_factory.providers.requests import provider_of, valid_messages
+from agent_factory.providers.requests import provider_of, settings_for, valid_messages
 from agent_factory.providers.thoughts import (
     Conversation,
     preserves_thoughts,
@@ -284,17 +284,17 @@ class ModelNode(Runnable[Any, Any]):
         call = self._prepare(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
-            answer = call.model.invoke(call.prompt())
+            answer = call.model.invoke(call.prompt(), **call.settings)
             while call.goes_on(answer):
-                answer = call.model.invoke(call.prompt())
+                answer = call.model.invoke(call.prompt(), **call.settings)
         return self._answered(request, call, answer)
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
         call = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
-            answer = await call.model.ainvoke(call.prompt())
+            answer = await call.model.ainvoke(call.prompt(), **call.settings)
             while call.goes_on(answer):
-                answer = await call.model.ainvoke(call.prompt())
+                answer = await call.model.ainvoke(call.prompt(), **call.settings)
         return self._answered(request, call, answer)
 
     def _answered(self, request: ModelRequest[Any], call: _Call, answer: Any) -> ModelOutcome:
@@ -439,6 +439,7 @@ class _Call:
     sent_request: SentRequest | None
     paused: list[AIMessage] = field(default_factory=list)
     conversation: Conversation | None = None  # for models that bind their thoughts to it
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def prompt(self) -> Any:
         """Return the input of the model, valid by the rules of the provider."""
@@ -449,6 +450,7 @@ class _Call:
         # A layer may add dicts and tuples. For other lists the conversion only costs time.
         has_messages = all(issubclass(kind, BaseMessage) for kind in set(map(type, messages)))
         kind = type(inner)
+        provider = None
         if _HAVE_RULES.get(kind, True):
             provider = provider_of(inner)
             # Of wrappers and fallbacks, each object may be for another provider.
@@ -462,6 +464,8 @@ class _Call:
                 messages = valid_messages(provider, messages)
         if self.system is not None:
             messages = [self.system, *messages]
+        if provider is not None:
+            self.settings = settings_for(provider, messages)
         # A runnable or an overridden method may expect a list.
         is_chat_model = isinstance(inner, BaseChatModel)
         if is_chat_model and has_messages and (kind.invoke, kind.ainvoke) == _CHAT_MODEL_CALLS:

@@ -14,7 +14,7 @@ from thinking_claude import Claude
 from agent_factory import create_agent
 from agent_factory import middleware as m
 from agent_factory.providers.endings import CUT_CALL
-from agent_factory.providers.requests import ACKNOWLEDGEMENT, RULES, valid_messages
+from agent_factory.providers.requests import ACKNOWLEDGEMENT, RULES, settings_for, valid_messages
 from agent_factory.testing import ScriptedChatModel
 from samples import last_text
 from tables import each
@@ -147,6 +147,16 @@ def test_a_name_has_no_character_that_openai_refuses() -> None:
     history: list[Any] = [AIMessage("Hello.", name="Order <desk>")]
     (message,) = valid_messages("openai", history)
     assert message.name == "Order_desk_"
+
+
+def test_deepseek_gets_the_thoughts_of_a_turn_back() -> None:
+    def thinking(id_: str) -> AIMessage:
+        return looking(id_).model_copy(update={"additional_kwargs": {"reasoning_content": "Hm."}})
+
+    messages = [HI, thinking("1"), found("1"), MORE, thinking("2"), found("2")]
+    (body,) = settings_for("deepseek", messages).values()
+    assert ["reasoning_content" in form for form in body["messages"]] == [*[False] * 4, True, False]
+    assert settings_for("deepseek", messages[:4]) == settings_for("openai", messages) == {}
 
 
 contents = st.sampled_from(["", " ", "Well.", [], [""], [text("")], [THOUGHT, text("Well.")]])
