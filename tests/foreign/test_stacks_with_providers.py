@@ -164,14 +164,6 @@ PACKAGES = {"deepseek": {"thoughts_of_calls"}, "ollama": {"names_of_results"}}
 
 KNOWN: dict[str, dict[str, str]] = {
     "claude": {"pii": "turns_begin_with_a_thought"},
-    "claude_preserving": dict.fromkeys(
-        (
-            *("clearing", "clearing_thread", "clock", "selector", "summary", "summary_thread"),
-            "tool_limit_answer",
-        ),
-        "prefix_is_unchanged",
-    ),
-    "mistral": dict.fromkeys(("crash", "budget_error", "limit_error"), "order_of_roles"),
     "openai_v1": {"pii": "calls calls_have_results"},
 }
 """Today's faults: rules that the requests of stacks break. A repair removes its entry."""
