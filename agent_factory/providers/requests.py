@@ -21,10 +21,11 @@ from langchain_core.messages import (
     ToolMessage,
     convert_to_openai_messages,
 )
+from langchain_core.runnables.base import RunnableBinding
 
 from agent_factory.models import chat_models_of
 from agent_factory.providers.thoughts import has_thoughts, is_thought, without_thoughts
-from agent_factory.upstream import model_params
+from agent_factory.upstream import ModelWrapper, model_params
 
 Rule = Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]]
 """Returns the messages of a request as a provider takes them; the same list if they are valid."""
@@ -79,6 +80,32 @@ def settings_for(provider: str, messages: Sequence[AnyMessage]) -> dict[str, Any
         if isinstance(message, AIMessage) and message.tool_calls and thought:
             form["reasoning_content"], has_thoughts = thought, True
     return {"extra_body": {"messages": body}} if has_thoughts else {}
+
+
+def model_for(provider: str, model: Any, messages: Sequence[AnyMessage]) -> Any:
+    """Return the model for a request: without thinking where a turn has lost its thoughts.
+
+    Claude with manual thinking (`thinking={"type": "enabled"}`, models up to 4.5): a turn of the
+    assistant with calls begins with a thinking block (platform.claude.com,
+    build-with-claude/extended-thinking). Another model may have begun the turn, or a redaction may
+    have left the thought out.
+    """
+    if isinstance(model, RunnableBinding):
+        inner = model_for(provider, model.bound, messages)
+        return model if inner is model.bound else model.model_copy(update={"bound": inner})
+    if isinstance(model, ModelWrapper):
+        inner = model_for(provider, model.inner, messages)
+        return model if inner is model.inner else model.model_copy(update={"inner": inner})
+    thinking = getattr(model, "thinking", None)
+    if provider != "anthropic" or not thinking or thinking.get("type") != "enabled":
+        return model
+    for message in reversed(messages):
+        if message.type == "human":
+            break
+        has_calls = isinstance(message, AIMessage) and message.tool_calls
+        if has_calls and not any(map(is_thought, message.content[:1])):
+            return model.model_copy(update={"thinking": {"type": "disabled"}})
+    return model
 
 
 def _changed(

@@ -43,7 +43,7 @@ from agent_factory.hooks.streams import StreamedModel
 from agent_factory.models import bound_tools, configured, model_name, unbound
 from agent_factory.providers import ending_of
 from agent_factory.providers.endings import with_own_calls
-from agent_factory.providers.requests import provider_of, settings_for, valid_messages
+from agent_factory.providers.requests import model_for, provider_of, settings_for, valid_messages
 from agent_factory.providers.thoughts import (
     Conversation,
     preserves_thoughts,
@@ -284,7 +284,8 @@ class ModelNode(Runnable[Any, Any]):
         call = self._prepare(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
-            answer = call.model.invoke(call.prompt(), **call.settings)
+            prompt = call.prompt()
+            answer = call.model.invoke(prompt, **call.settings)
             while call.goes_on(answer):
                 answer = call.model.invoke(call.prompt(), **call.settings)
         return self._answered(request, call, answer)
@@ -292,7 +293,8 @@ class ModelNode(Runnable[Any, Any]):
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
         call = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
-            answer = await call.model.ainvoke(call.prompt(), **call.settings)
+            prompt = call.prompt()
+            answer = await call.model.ainvoke(prompt, **call.settings)
             while call.goes_on(answer):
                 answer = await call.model.ainvoke(call.prompt(), **call.settings)
         return self._answered(request, call, answer)
@@ -466,6 +468,7 @@ class _Call:
             messages = [self.system, *messages]
         if provider is not None:
             self.settings = settings_for(provider, messages)
+            self.model = model_for(provider, self.model, messages)
         # A runnable or an overridden method may expect a list.
         is_chat_model = isinstance(inner, BaseChatModel)
         if is_chat_model and has_messages and (kind.invoke, kind.ainvoke) == _CHAT_MODEL_CALLS:

@@ -159,18 +159,13 @@ def faults_of(kind: str, stack: str, streaming: bool) -> list[str]:
         return rule_names(server)
 
 
-PACKAGES = {"deepseek": {"thoughts_of_calls"}, "ollama": {"names_of_results"}}
+PACKAGES = {"ollama": {"names_of_results"}}
 """Rules that a package breaks without a middleware."""
 
 KNOWN: dict[str, dict[str, str]] = {
-    "claude": {"pii": "turns_begin_with_a_thought"},
     "openai_v1": {"pii": "calls calls_have_results"},
 }
 """Today's faults: rules that the requests of stacks break. A repair removes its entry."""
-
-
-KNOWN_OF_FALLBACK = {"claude": {"turns_begin_with_a_thought"}}
-"""Today's faults of a fallback from a model or to it: thoughts of the other model are left out."""
 
 
 @pytest.mark.night
@@ -204,8 +199,7 @@ def test_a_fallback_in_the_middle_of_a_run_keeps_the_rules(first: str) -> None:
             assert agent.invoke(ASK, THREAD)["messages"][-1].text == "Done."
             rules = set()
             for kind, server in ((first, one), (second, other)):
-                known = PACKAGES.get(kind, set()) | KNOWN_OF_FALLBACK.get(kind, set())
-                rules |= {*rule_names(server)} - known
+                rules |= {*rule_names(server)} - PACKAGES.get(kind, set())
             if rules:
                 report[second] = rules
     assert report == {}

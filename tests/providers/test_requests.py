@@ -8,13 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from thinking_claude import Claude
 
 from agent_factory import create_agent
 from agent_factory import middleware as m
 from agent_factory.providers.endings import CUT_CALL
-from agent_factory.providers.requests import ACKNOWLEDGEMENT, RULES, settings_for, valid_messages
+from agent_factory.providers.requests import (
+    ACKNOWLEDGEMENT,
+    RULES,
+    model_for,
+    settings_for,
+    valid_messages,
+)
 from agent_factory.testing import ScriptedChatModel
 from samples import last_text
 from tables import each
@@ -157,6 +163,24 @@ def test_deepseek_gets_the_thoughts_of_a_turn_back() -> None:
     (body,) = settings_for("deepseek", messages).values()
     assert ["reasoning_content" in form for form in body["messages"]] == [*[False] * 4, True, False]
     assert settings_for("deepseek", messages[:4]) == settings_for("openai", messages) == {}
+
+
+class ManualClaude(Claude):
+    """Thinks before each turn of the assistant."""
+
+    thinking: dict[str, Any] = Field(default={"type": "enabled", "budget_tokens": 1024})
+
+
+@each(
+    "content, thinks",
+    [([THOUGHT, text("Well.")], "enabled"), ([text("Well.")], "disabled"), ("", "disabled")],
+)
+def test_a_turn_that_lost_its_thought_goes_on_without_thinking(content: Any, thinks: str) -> None:
+    model = ManualClaude(steps=[]).bind(tools=[])
+    history: list[Any] = [HI, looking("1", content=content), found("1")]
+    bound: Any = model_for("anthropic", model, history)
+    assert (bound.bound.thinking["type"], bound.kwargs) == (thinks, {"tools": []})
+    assert model_for("anthropic", model, [*history, AIMessage("Done."), MORE]) is model
 
 
 contents = st.sampled_from(["", " ", "Well.", [], [""], [text("")], [THOUGHT, text("Well.")]])
