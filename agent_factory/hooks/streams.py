@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 StreamFlow = Callable[[], Flow[None]]
 """Makes the flow of one answer."""
 
-Stop = list[str] | None
-"""The words at which a model stops."""
-
+Stop = list[str] | None  # the words at which a model stops
 RunManager = CallbackManagerForLLMRun | None
 AsyncRunManager = AsyncCallbackManagerForLLMRun | None
 
@@ -100,9 +98,8 @@ def stream_layer(
     flow: Callable[[Any], Flow[None]], request: ModelRequest[Any]
 ) -> Flow[ModelResponse]:
     """Layer whose model streams through a flow of the request: `around_stream`."""
-    response: ModelResponse = yield request.wrapped(
-        partial(stream_through, flow=partial(flow, request))
-    )
+    through = partial(stream_through, flow=partial(flow, request))
+    response: ModelResponse = yield request.wrapped(through)
     return response
 
 
@@ -113,8 +110,7 @@ class StreamedModel(ModelWrapper):
     cache_key: str | None
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for attributes that neither pydantic nor this class has.
-        # Without `inner`, as in a copy that pydantic begins, the lookup would not end.
+        # A copy that pydantic begins has no `inner`, and the lookup would not end.
         if name.startswith("_") or "inner" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["inner"], name)
@@ -273,6 +269,7 @@ class _Source:
 
     def __init__(self) -> None:
         self._details: dict[str, Any] = {}
+        self._maker: dict[str, Any] = {}
 
     def message(self, chunk: ChatGenerationChunk) -> AIMessageChunk:
         message = chunk.message
@@ -280,6 +277,7 @@ class _Source:
             reason = f"must stream AIMessageChunks, got {describe(message)}."
             raise BadReturn("a chat model", reason, "Return ChatGenerationChunks of them.")
         self._details.update(chunk.generation_info or {})
+        self._maker |= {k: v for k, v in message.response_metadata.items() if k == "model_provider"}
         return message
 
     def chunk(self, message: BaseMessage) -> ChatGenerationChunk:
@@ -288,6 +286,8 @@ class _Source:
             raise BadReturn("a flow of chunks", reason, "Yield the chunks that it receives.")
         # Once: LangChain adds up the details of all chunks.
         details, self._details = self._details, {}
+        # LangChain reads blocks by their maker; chunks that the flow has made lack the maker.
+        message.response_metadata = {**self._maker, **message.response_metadata}
         return ChatGenerationChunk(message=message, generation_info=details or None)
 
     def rest(self) -> Iterator[ChatGenerationChunk]:

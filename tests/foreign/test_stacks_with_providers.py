@@ -162,11 +162,6 @@ def faults_of(kind: str, stack: str, streaming: bool) -> list[str]:
 PACKAGES = {"ollama": {"names_of_results"}}
 """Rules that a package breaks without a middleware."""
 
-KNOWN: dict[str, dict[str, str]] = {
-    "openai_v1": {"pii": "calls calls_have_results"},
-}
-"""Today's faults: rules that the requests of stacks break. A repair removes its entry."""
-
 
 @pytest.mark.night
 @pytest.mark.filterwarnings("ignore")  # the packages warn of models, the stacks of their order
@@ -175,8 +170,7 @@ KNOWN: dict[str, dict[str, str]] = {
 def test_requests_of_a_stack_keep_the_rules(kind: str, streaming: bool) -> None:
     report = {}
     for stack in STACKS:
-        expected = PACKAGES.get(kind, set()) | {*KNOWN.get(kind, {}).get(stack, "").split()}
-        if rules := set(faults_of(kind, stack, streaming)) - expected:
+        if rules := set(faults_of(kind, stack, streaming)) - PACKAGES.get(kind, set()):
             report[stack] = rules
     assert report == {}
 

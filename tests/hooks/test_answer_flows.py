@@ -165,6 +165,21 @@ def test_the_details_of_a_provider_are_kept() -> None:
         ]
 
 
+def test_a_chunk_that_a_flow_makes_is_read_as_by_its_maker() -> None:
+    class Made(Pieces):
+        def _parts(self) -> Iterator[ChatGenerationChunk]:
+            for part in super()._parts():
+                part.message.response_metadata = {"model_provider": "openai"}
+                yield part
+
+    def added() -> Flow[None]:
+        while (chunk := (yield NextChunk())) is not None:
+            yield AIMessageChunk(chunk.content)
+
+    parts = [*stream_through(Made(responses=[], pieces=["a", "b"]), added).stream("Hi")]
+    assert all(part.response_metadata["model_provider"] == "openai" for part in parts[:2])
+
+
 # around_stream
 
 
