@@ -174,7 +174,7 @@ def test_a_chunk_that_a_flow_makes_is_read_as_by_its_maker() -> None:
 
     def added() -> Flow[None]:
         while (chunk := (yield NextChunk())) is not None:
-            yield AIMessageChunk(chunk.content)
+            yield AIMessageChunk(content=chunk.content)
 
     parts = [*stream_through(Made(responses=[], pieces=["a", "b"]), added).stream("Hi")]
     assert all(part.response_metadata["model_provider"] == "openai" for part in parts[:2])

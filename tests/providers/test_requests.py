@@ -159,7 +159,7 @@ def test_deepseek_gets_the_thoughts_of_a_turn_back() -> None:
     def thinking(id_: str) -> AIMessage:
         return looking(id_).model_copy(update={"additional_kwargs": {"reasoning_content": "Hm."}})
 
-    messages = [HI, thinking("1"), found("1"), MORE, thinking("2"), found("2")]
+    messages: list[Any] = [HI, thinking("1"), found("1"), MORE, thinking("2"), found("2")]
     (body,) = settings_for("deepseek", messages).values()
     assert ["reasoning_content" in form for form in body["messages"]] == [*[False] * 4, True, False]
     assert settings_for("deepseek", messages[:4]) == settings_for("openai", messages) == {}
