@@ -62,24 +62,23 @@ def valid_messages(provider: str | None, messages: Sequence[AnyMessage]) -> Sequ
 def settings_for(provider: str, messages: Sequence[AnyMessage]) -> dict[str, Any]:
     """Return the settings of a request whose messages alone would be refused; {} nearly always.
 
-    DeepSeek: within a turn with thinking, each answer with calls goes back with its
-    `reasoning_content` (api-docs.deepseek.com, guides/thinking_mode), which langchain-deepseek 1.1
-    keeps and does not send. `extra_body` replaces the messages of its request.
+    DeepSeek: in thinking mode, which is the default, answers with calls go back with their
+    `reasoning_content` in all later turns (api-docs.deepseek.com, guides/thinking_mode).
+    langchain-deepseek 1.1 keeps the thoughts and does not send them; `extra_body` replaces the
+    messages of its request. An answer of another model has no thoughts, and goes with an empty one.
 
     Args:
         provider: The name by which LangChain knows the provider.
         messages: All messages of the request, with the system prompt.
     """
-    if provider != "deepseek":
+    answers = [m for m in messages if isinstance(m, AIMessage)]
+    if provider != "deepseek" or not any(answer.tool_calls for answer in answers):
         return {}
-    last_user = max((i for i, m in enumerate(messages) if m.type == "human"), default=0)
     body: list[Any] = convert_to_openai_messages(list(messages))
-    has_thoughts = False
-    for message, form in zip(messages[last_user:], body[last_user:], strict=True):
-        thought = message.additional_kwargs.get("reasoning_content")
-        if isinstance(message, AIMessage) and message.tool_calls and thought:
-            form["reasoning_content"], has_thoughts = thought, True
-    return {"extra_body": {"messages": body}} if has_thoughts else {}
+    for message, form in zip(messages, body, strict=True):
+        if isinstance(message, AIMessage):
+            form["reasoning_content"] = message.additional_kwargs.get("reasoning_content", "")
+    return {"extra_body": {"messages": body}}
 
 
 def model_for(provider: str, model: Any, messages: Sequence[AnyMessage]) -> Any:
@@ -410,7 +409,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         with_answers_to_results,
         _RESULTS,
     ),
-    # langchain-cohere 0.6 cannot send back even the thoughts of its own model.
+    # langchain-cohere 0.6 cannot send back even the thoughts that it has read.
     "cohere": (_without_foreign_thoughts(()), _TEXTS),
     "ollama": (_without_foreign_thoughts({"ollama"}), _RESULTS),
     **dict.fromkeys(("openai", "azure"), _OPENAI),

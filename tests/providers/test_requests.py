@@ -155,14 +155,15 @@ def test_a_name_has_no_character_that_openai_refuses() -> None:
     assert message.name == "Order_desk_"
 
 
-def test_deepseek_gets_the_thoughts_of_a_turn_back() -> None:
-    def thinking(id_: str) -> AIMessage:
-        return looking(id_).model_copy(update={"additional_kwargs": {"reasoning_content": "Hm."}})
-
-    messages: list[Any] = [HI, thinking("1"), found("1"), MORE, thinking("2"), found("2")]
+def test_deepseek_gets_the_thoughts_of_its_calls_back() -> None:
+    thought = {"additional_kwargs": {"reasoning_content": "Hm."}}
+    thinking = looking("1").model_copy(update=thought)
+    messages: list[Any] = [HI, thinking, found("1"), MORE, looking("2"), found("2")]
     (body,) = settings_for("deepseek", messages).values()
-    assert ["reasoning_content" in form for form in body["messages"]] == [*[False] * 4, True, False]
-    assert settings_for("deepseek", messages[:4]) == settings_for("openai", messages) == {}
+    sent = [form.get("reasoning_content") for form in body["messages"]]
+    assert sent == [None, "Hm.", None, None, "", None]
+    assert settings_for("deepseek", [HI, AIMessage("Well."), MORE]) == {}
+    assert settings_for("openai", messages) == {}
 
 
 class ManualClaude(Claude):
