@@ -45,9 +45,9 @@ class MortalSaver(InMemorySaver):
         with self._write():
             return super().put(*args, **options)
 
-    def put_writes(self, *args: Any, **options: Any) -> None:
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         with self._write():
-            super().put_writes(*args, **options)
+            super().put_writes(config, writes, task_id, task_path)
 
 
 def each_death(
