@@ -25,7 +25,7 @@ from agent_factory.cli.error_reports import (
     print_traceback,
     report_error,
 )
-from agent_factory.cli.loading import BuildFailed, load
+from agent_factory.cli.loading import BuildFailed, load, load_saver
 from agent_factory.cli.targets import targets_of
 from agent_factory.errors import SpecError
 from agent_factory.guarantees import Guarantee, GuaranteeSyntaxError, parse
@@ -117,7 +117,9 @@ agent-factory check langgraph.json --strict --ignore AF211
 
 agent-factory check app.py:build --guarantees guarantees.txt
 
-agent-factory check app.py:build --json"""
+agent-factory check app.py:build --json
+
+agent-factory check --saver sqlite:///threads.db"""
 
 
 def read_guarantees(files: Sequence[str]) -> list[Guarantee]:
@@ -147,8 +149,8 @@ _STYLES = {"error": "bold red", "warning": "yellow"}
 
 def check(
     targets: Annotated[
-        list[str], typer.Argument(metavar="TARGET...", help="Agents, as for `show`.")
-    ],
+        list[str] | None, typer.Argument(metavar="TARGET...", help="Agents, as for `show`.")
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")
     ] = False,
@@ -159,6 +161,10 @@ def check(
     guarantees: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Sentences that must hold, one a line; repeatable."),
+    ] = None,
+    saver: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Compare a saver with that in memory; or module:name."),
     ] = None,
     json: AsJson = False,
     github: Annotated[
@@ -172,6 +178,15 @@ def check(
     """
     from agent_factory.factory.arguments import unknown_codes
 
+    if saver:
+        from agent_factory.testing import check_saver
+
+        with load_saver(saver) as opened:
+            report = check_saver(opened)
+        console.report(asdict(report), str(report), json=json)
+        raise typer.Exit(EXIT_FOUND if report.differences else 0)
+    if not targets:
+        raise CommandError("Name a TARGET, or a saver by --saver.")
     ignored_codes = [code.strip() for text in ignore or () for code in text.split(",")]
     if wrong := list(unknown_codes(ignored_codes)):
         reasons = " ".join(f"{error.reason} {error.hint}".strip() for error in wrong)

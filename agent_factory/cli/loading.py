@@ -11,7 +11,7 @@ import sysconfig
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -236,6 +236,29 @@ def load_builder(text: str) -> Any:
             return value(model)
 
     return build
+
+
+_SAVERS = {
+    "sqlite": "langgraph.checkpoint.sqlite SqliteSaver",
+    "postgresql": "langgraph.checkpoint.postgres PostgresSaver",
+}
+
+
+@contextmanager
+def load_saver(text: str) -> Iterator[Any]:
+    """The saver of a URL of SQLite or Postgres, or of a target: also a function, or its context."""
+    with _errors_as_sentences(Target(text, text), text), ExitStack() as stack:
+        if (scheme := text.partition("://")[0]) in _SAVERS:
+            package, name = _SAVERS[scheme].split()
+            kind = getattr(importlib.import_module(package), name)
+            value: Any = kind.from_conn_string(text.removeprefix("sqlite:///"))
+        else:
+            with _imported(target := _runnable(text)) as module:
+                name, value = _attribute(target, module)
+                value = result_of(name, value, "its saver") if inspect.isroutine(value) else value
+        saver = stack.enter_context(value) if hasattr(value, "__enter__") else value
+        getattr(saver, "setup", lambda: None)()  # creates the tables
+        yield saver
 
 
 def _runnable(text: str) -> Target:

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from agent_factory.testing.replays import recordings_in as recordings_in
     from agent_factory.testing.replays import replay_folder as replay_folder
     from agent_factory.testing.replays import replay_recording as replay_recording
+    from agent_factory.testing.savers import SaverReport as SaverReport
+    from agent_factory.testing.savers import check_saver as check_saver
     from agent_factory.testing.strategies import each_stack as each_stack
     from agent_factory.testing.trajectories import TrajectoryMismatch as TrajectoryMismatch
     from agent_factory.testing.trajectories import assert_trajectory as assert_trajectory
@@ -85,6 +87,7 @@ _HOME = {
         "areplay_folder areplay_recording each_recording recordings_in replay_folder "
         "replay_recording"
     ),
+    ".savers": "SaverReport check_saver",
     ".strategies": "each_stack",
     ".trajectories": "TrajectoryMismatch assert_trajectory",
     ".trajectory_patterns": "PatternError",

@@ -1,17 +1,31 @@
-"""Savers: the service's one in LangGraph's conformance suite."""
+"""Savers of others with our agents, and the service's in LangGraph's conformance suite."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import closing
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import mongomock
+import mongomock.collection
+import pymysql
 import pytest
+import redis
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.mongodb import MongoDBSaver
+from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
+from langgraph_checkpoint_plainredis import RedisSaver
+from langgraph_dynamodb_checkpoint import DynamoDBSaver
+from moto import mock_aws
 
 from agent_factory.service.database import Database
 from agent_factory.service.saver import FencedSaver
+from agent_factory.testing import check_saver
+from processes import Processes
+from waiting import until
 
 
 class AnyThread:
@@ -37,3 +51,79 @@ async def test_the_saver_of_a_service_passes_the_conformance_suite(tmp_path: Pat
     assert not any(results.values()), results
     base = {"put", "put_writes", "get_tuple", "list", "delete_thread"}
     assert {*results} == base | {"copy_thread"}
+
+
+@contextmanager
+def mongodb(processes: Processes, folder: Path) -> Iterator[Any]:
+    """Saver of MongoDB, with its unique index in memory."""
+    add = mongomock.collection.BulkOperationBuilder.add_update
+
+    def without_sort(builder: Any, *args: Any, sort: Any = None, **options: Any) -> Any:
+        return add(builder, *args, **options)  # mongomock 4.3 does not know `sort` of pymongo 4.20
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mongomock.collection.BulkOperationBuilder, "add_update", without_sort)
+        yield MongoDBSaver(mongomock.MongoClient())
+
+
+@contextmanager
+def plain_redis(processes: Processes, folder: Path) -> Iterator[Any]:
+    """Saver of a Redis without modules."""
+    socket = folder / "redis.sock"
+    command = ["redis-server", "--port", 0, "--unixsocket", socket, "--save", ""]
+    processes.start(command, ready="ready to accept connections", cwd=folder)
+    with closing(redis.Redis(unix_socket_path=str(socket))) as client:
+        yield RedisSaver(client)
+
+
+@contextmanager
+def mariadb(processes: Processes, folder: Path) -> Iterator[Any]:
+    """Saver of MySQL, on MariaDB."""
+    data, socket = f"--datadir={folder}/data", folder / "maria.sock"
+    install = processes.start(
+        ["mariadb-install-db", "--user=root", data, "--auth-root-authentication-method=normal"]
+    )
+    assert install.wait() == 0
+    processes.start(
+        ["mariadbd", "--user=root", data, f"--socket={socket}", "--skip-networking"], cwd=folder
+    )
+    until(socket.exists)
+    options: Any = {"unix_socket": str(socket), "user": "root", "autocommit": True}
+    with closing(pymysql.connect(**options)) as connection:
+        connection.cursor().execute("create database threads")
+        connection.select_db("threads")
+        saver: Any = PyMySQLSaver(connection)
+        saver.setup()
+        yield saver
+
+
+@contextmanager
+def dynamodb(processes: Processes, folder: Path) -> Iterator[Any]:
+    """Saver of DynamoDB, which moto answers."""
+    with pytest.MonkeyPatch.context() as patch, mock_aws():
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        yield DynamoDBSaver("checkpoints")
+
+
+OF_DYNAMODB = {"filter of metadata", "list of all threads", "run killed in a hook"}
+
+
+@pytest.mark.night
+@pytest.mark.parametrize(
+    ("opened", "program", "differences"),
+    [
+        (mongodb, "", set()),
+        (plain_redis, "redis-server", {"fork of a thread"}),
+        (mariadb, "mariadbd", set()),
+        (dynamodb, "", OF_DYNAMODB),
+    ],
+)
+def test_savers_of_others_answer_as_the_page_says(
+    processes: Processes, opened: Any, program: str, differences: set[str]
+) -> None:
+    if program and not shutil.which(program):
+        pytest.skip(f"{program} is not installed")
+    # The path of a socket has at most 107 characters.
+    with TemporaryDirectory() as folder, opened(processes, Path(folder)) as saver:
+        report = check_saver(saver)
+    assert ({*report.differences}, report.form) == (differences, "full"), str(report)
