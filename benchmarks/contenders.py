@@ -82,6 +82,7 @@ class Factory:
         base: What its middleware derive from.
         form: The nearest form of middleware that its documentation has, where it has none.
         lacks: What it cannot do, with the reason.
+        weighed: Options of `create_agent` with the saver that weighs in place of SQLite's.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Factory:
     base: type[Any] = object
     form: str = ""
     lacks: Mapping[str, str] = field(default_factory=dict)
+    weighed: Mapping[str, Any] = field(default_factory=dict)
 
     def middleware(self, kind: Kind, number: int) -> list[Any]:
         """Middleware of this kind, each of its class, since names must differ."""
@@ -156,7 +158,10 @@ def ours(way: Transition = DEFAULT) -> Factory:
     known = signature(agent_factory.create_agent).parameters
     options = {name: value for name, value in way.options.items() if name in known}
     create = partial(agent_factory.create_agent, **options)
-    return Factory(f"{OURS} {way.name}".strip(), create, agent_factory.AgentMiddleware)
+    # A subclass of LangGraph's saver gets full checkpoints by default, and SQLite's gets delta.
+    weighed = {"checkpoints": options.get("checkpoints", "delta")}
+    name = f"{OURS} {way.name}".strip()
+    return Factory(name, create, agent_factory.AgentMiddleware, weighed=weighed)
 
 
 def peer() -> Factory:

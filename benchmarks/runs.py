@@ -184,6 +184,7 @@ def _weighed(factory: Factory, number: int, turns: int, size: int) -> Scales:
         [wordy_add(size)],
         middleware=factory.middleware(HOOKS, number),
         checkpointer=scales,
+        **factory.weighed,
     )
     agent.invoke({"messages": [QUESTION]}, CONFIG)
     return scales

@@ -176,21 +176,11 @@ def check(
 
     Exit codes: 0 no errors, 1 errors, 2 a target could not be loaded. Errors cannot be ignored.
     """
-    from agent_factory.factory.arguments import unknown_codes
-
     if saver:
-        from agent_factory.testing import check_saver
-
-        with load_saver(saver) as opened:
-            report = check_saver(opened)
-        console.report(asdict(report), str(report), json=json)
-        raise typer.Exit(EXIT_FOUND if report.differences else 0)
+        raise typer.Exit(_report_saver(saver, json=json))
     if not targets:
         raise CommandError("Name a TARGET, or a saver by --saver.")
-    ignored_codes = [code.strip() for text in ignore or () for code in text.split(",")]
-    if wrong := list(unknown_codes(ignored_codes)):
-        reasons = " ".join(f"{error.reason} {error.hint}".strip() for error in wrong)
-        raise CommandError(f"--ignore: {reasons}")
+    ignored_codes = _ignored_codes(ignore or ())
     sentences = read_guarantees(guarantees or ())
     entries = [entry for target in targets for entry in diagnose(target, sentences)]
     failures = [entry for entry in entries if isinstance(entry, Failure)]
@@ -244,6 +234,27 @@ def check(
         raise typer.Exit(EXIT_FAILED)
     if counts["error"] or (strict and findings):
         raise typer.Exit(EXIT_FOUND)
+
+
+def _report_saver(saver: str, *, json: bool) -> int:
+    """Compare a saver with the saver in memory; return the exit code."""
+    from agent_factory.testing import check_saver
+
+    with load_saver(saver) as opened:
+        report = check_saver(opened)
+    console.report(asdict(report), str(report), json=json)
+    return EXIT_FOUND if report.differences else 0
+
+
+def _ignored_codes(texts: Sequence[str]) -> list[str]:
+    """The codes of warnings, separated by commas; unknown codes are refused."""
+    from agent_factory.factory.arguments import unknown_codes
+
+    codes = [code.strip() for text in texts for code in text.split(",")]
+    if wrong := list(unknown_codes(codes)):
+        reasons = " ".join(f"{error.reason} {error.hint}".strip() for error in wrong)
+        raise CommandError(f"--ignore: {reasons}")
+    return codes
 
 
 def _styled(all_findings: Sequence[Finding]) -> Iterator[RichText | Padding]:

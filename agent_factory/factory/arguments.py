@@ -141,9 +141,8 @@ def make_spec(arguments: Arguments) -> AgentSpec:
     shape = Shape(
         hooks=tuple(bound.definition for bound in hooks),
         layers=tuple(bound.definition for bound in layers),
-        # A layer around tool calls may run tools unknown until run time.
+        # Layers may run tools unknown until run time, and may ask for a structured answer.
         has_tools=bool(toolbox.client) or bool(around[Call.TOOL]),
-        # A layer around model calls may ask for a structured answer.
         may_skip_tools=format_ is not None or bool(around[Call.MODEL]),
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),

@@ -47,7 +47,7 @@ MARKS = RECORDS | {
     "offloaded",
     "progress_guard",
     RAN,
-    "refusals",
+    *("refusals", "remarks"),
     "tool_call_limit",
     "tool_call_limits",
 }

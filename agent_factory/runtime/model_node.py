@@ -112,6 +112,8 @@ _attempts: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
 MOST_PAUSES = 8
 """How many times in a row a provider may pause an answer: the bound of the Ruby library RubyLLM."""
 
+_NOT_ASKED = object()  # the answer of a call before the model is called
+
 _HAVE_RULES: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 """For each class of chat models, whether the provider has rules for messages."""
 
@@ -284,22 +286,19 @@ class ModelNode(Runnable[Any, Any]):
         call = self._prepare(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
-            prompt = call.prompt()
-            answer = call.model.invoke(prompt, **call.settings)
-            while call.goes_on(answer):
-                answer = call.model.invoke(call.prompt(), **call.settings)
-        return self._answered(request, call, answer)
+            while (prompt := call.prompt()) is not None:
+                call.answer = call.model.invoke(prompt, **call.settings)
+        return self._answered(request, call)
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
         call = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
-            prompt = call.prompt()
-            answer = await call.model.ainvoke(prompt, **call.settings)
-            while call.goes_on(answer):
-                answer = await call.model.ainvoke(call.prompt(), **call.settings)
-        return self._answered(request, call, answer)
+            while (prompt := call.prompt()) is not None:
+                call.answer = await call.model.ainvoke(prompt, **call.settings)
+        return self._answered(request, call)
 
-    def _answered(self, request: ModelRequest[Any], call: _Call, answer: Any) -> ModelOutcome:
+    def _answered(self, request: ModelRequest[Any], call: _Call) -> ModelOutcome:
+        answer = call.answer
         if call.sent_request is not None:
             self._recorder.answered(call.sent_request, answer)
         if call.conversation is not None:
@@ -442,9 +441,14 @@ class _Call:
     paused: list[AIMessage] = field(default_factory=list)
     conversation: Conversation | None = None  # for models that bind their thoughts to it
     settings: dict[str, Any] = field(default_factory=dict)
+    answer: Any = _NOT_ASKED
 
     def prompt(self) -> Any:
-        """Return the input of the model, valid by the rules of the provider."""
+        """Return the input of the model, valid by the rules of the provider; None at the end."""
+        # Answers of tests, and of many local models, have no metadata.
+        asked = self.answer is not _NOT_ASKED
+        if asked and (not getattr(self.answer, "response_metadata", None) or self._ends()):
+            return None
         messages: Any = self.messages
         inner = self.model
         while isinstance(inner, RunnableBinding):
@@ -475,15 +479,14 @@ class _Call:
             return construct_prompt(messages=messages)
         return messages
 
-    def goes_on(self, answer: Any) -> bool:
-        """Return True if the provider has paused an answer, and goes on in another request."""
-        if not getattr(answer, "response_metadata", None) or len(self.paused) == MOST_PAUSES:
-            return False
-        ending = ending_of(answer)
-        if ending is None or ending.kind != "paused":
-            return False
-        self.paused.append(self.conversation.stamped(answer) if self.conversation else answer)
-        return True
+    def _ends(self) -> bool:
+        """Return False if the provider has paused the answer, and goes on in another request."""
+        ending = ending_of(self.answer)
+        if ending is None or ending.kind != "paused" or len(self.paused) == MOST_PAUSES:
+            return True
+        conversation = self.conversation
+        self.paused.append(conversation.stamped(self.answer) if conversation else self.answer)
+        return False
 
 
 class _BoundModels:

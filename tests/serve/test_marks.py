@@ -39,7 +39,7 @@ OF_PROVIDERS = {
     # What the models of providers write, or what only people read.
     *("blocked", "finish_reason", "finish_reasons", "function_call", "is_error", "model_name"),
     *("citations", "grounding_metadata", "reasoning_content", "refusal", "stop_reason"),
-    "tool_calls",
+    *("id", "model_provider", "tool_calls"),
 }
 FIELDS = ("response_metadata", "additional_kwargs")
 

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import tomllib
 from importlib.metadata import PackageNotFoundError
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -179,10 +179,10 @@ def test_a_sqlite_without_returning_is_refused(
 
 def test_the_bounds_of_the_stores_are_those_that_are_checked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
-    requirements = [Requirement(line) for extra in extras for line in extra]
-    stores = [one for one in requirements if one.name.startswith("langgraph-checkpoint-")]
-    assert {store.name.rpartition("-")[2] for store in stores} == {"sqlite", "postgres"}
+    lines = chain.from_iterable(project["optional-dependencies"].values())
+    names = {f"langgraph-checkpoint-{database}" for database in ("sqlite", "postgres")}
+    stores = [store for store in map(Requirement, lines) if store.name in names]
+    assert {store.name for store in stores} == names
     for store in stores:
         bounds = {part.operator: part.version for part in store.specifier}
         assert bounds[">="] == str(versions.STORES_SINCE), store
