@@ -18,9 +18,10 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.providers import ending_of
+from agent_factory.providers.thoughts import THOUGHT_BLOCKS
 
 from ._shared.final_answer import NO_ANSWER
-from ._shared.messages import REASONING_BLOCKS, with_remark, without_calls
+from ._shared.messages import with_remark, without_calls
 from ._shared.models import with_metadata
 from ._shared.overflow import plural
 from ._shared.payload_free import PayloadFree
@@ -239,6 +240,6 @@ def _fault(message: AIMessage) -> _Fault | None:
     kwargs = message.additional_kwargs
     blocks = message.content if isinstance(message.content, list) else ()
     kinds = {block.get("type") for block in blocks if isinstance(block, dict)}
-    if kinds - REASONING_BLOCKS - {"text"} or any(kwargs.get(key) for key in _ANSWER_KEYS):
+    if kinds - THOUGHT_BLOCKS - {"text"} or any(kwargs.get(key) for key in _ANSWER_KEYS):
         return None  # a picture, or a search by the provider
     return _Fault("empty", "no text and no calls")

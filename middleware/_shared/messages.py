@@ -23,11 +23,6 @@ from agent_factory.review.records import caller_of as caller_of
 from agent_factory.review.records import last_turn as last_turn
 from agent_factory.review.records import messages_in, repair, unanswered_calls
 
-REASONING_BLOCKS = frozenset(
-    {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "thought"}
-)
-"""Types of content blocks in which a model thinks."""
-
 CALL_BLOCKS = frozenset(
     {"tool_call", "tool_call_chunk", "invalid_tool_call"}  # LangChain's types
     | {"tool_use", "function_call", "input_json_delta"}  # types of providers

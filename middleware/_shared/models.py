@@ -31,6 +31,7 @@ from agent_factory import (
     init_model,
 )
 from agent_factory.errors import describe, example_of
+from agent_factory.providers.thoughts import THOUGHT_BLOCKS
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
     ProviderStrategy,
@@ -40,7 +41,7 @@ from agent_factory.structured_output.strategies import (
 from agent_factory.types import bound_tools, model_name, unbound
 
 from .errors import is_sync_function
-from .messages import CALL_BLOCKS, REASONING_BLOCKS
+from .messages import CALL_BLOCKS
 from .validation import copied
 
 Provider = Literal["anthropic", "openai", "bedrock"]
@@ -83,7 +84,7 @@ _ENDPOINTS = ("openai_api_base", "base_url", "anthropic_api_url", "endpoint_url"
 
 # `tool_calls` holds the calls in the form for every model. Cache marks are named by their
 # type or by their only key.
-_DROPPED_BLOCKS = REASONING_BLOCKS | CALL_BLOCKS | {"cachePoint", "cache_point", "cache_control"}
+_DROPPED_BLOCKS = THOUGHT_BLOCKS | CALL_BLOCKS | {"cachePoint", "cache_point", "cache_control"}
 
 _DATA_KEYS = {
     **dict.fromkeys(("image", "audio", "video", "file"), ("base64", "url")),

@@ -9,7 +9,9 @@ from math import ceil
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from .messages import CALL_BLOCKS, REASONING_BLOCKS
+from agent_factory.providers.thoughts import THOUGHT_BLOCKS
+
+from .messages import CALL_BLOCKS
 
 _ROLES = {"human": "User", "ai": "Assistant", "system": "System"}
 
@@ -55,7 +57,7 @@ def _block_text(block: object) -> str:
     if not isinstance(block, dict):
         return str(block)
     kind = block.get("type")
-    if kind in REASONING_BLOCKS or kind in CALL_BLOCKS:  # `render` shows the calls itself
+    if kind in THOUGHT_BLOCKS or kind in CALL_BLOCKS:  # `render` shows the calls itself
         return ""
     # LangChain wraps a block like this if the type is unknown.
     if kind == "non_standard" and isinstance(block.get("value"), dict):

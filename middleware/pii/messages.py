@@ -24,7 +24,8 @@ from langgraph.types import Command, Overwrite
 
 from agent_factory import Flow, NextChunk
 from agent_factory.middleware._shared.checked_messages import result_tool
-from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS, REASONING_BLOCKS
+from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS
+from agent_factory.providers.thoughts import THOUGHT_BLOCKS
 
 TextPath = tuple[Hashable, ...]
 """Path to a string in a message: keys, and for list items what chunks are merged by."""
@@ -165,7 +166,7 @@ def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str])
 
 def signature(thought: Any) -> str | None:
     """Return the signature of a block with a thought; None without one."""
-    if not isinstance(thought, dict) or thought.get("type") not in REASONING_BLOCKS:
+    if not isinstance(thought, dict) or thought.get("type") not in THOUGHT_BLOCKS:
         return None
     # Anthropic, Bedrock, and LangChain's standard form.
     parts = (thought, thought.get("reasoning_content"), thought.get("extras"))
