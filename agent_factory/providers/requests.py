@@ -59,7 +59,7 @@ def valid_messages(provider: str | None, messages: Sequence[AnyMessage]) -> Sequ
     return messages
 
 
-def settings_for(provider: str, messages: Sequence[AnyMessage]) -> dict[str, Any]:
+def settings_for(provider: str, model: Any, messages: Sequence[AnyMessage]) -> dict[str, Any]:
     """Return the settings of a request whose messages alone would be refused; {} nearly always.
 
     DeepSeek: in thinking mode, which is the default, answers with calls go back with their
@@ -69,6 +69,8 @@ def settings_for(provider: str, messages: Sequence[AnyMessage]) -> dict[str, Any
 
     Args:
         provider: The name by which LangChain knows the provider.
+        model: The model with its bound settings; its own `extra_body` stays, which turns thinking
+            on and off.
         messages: All messages of the request, with the system prompt.
     """
     answers = [m for m in messages if isinstance(m, AIMessage)]
@@ -78,7 +80,14 @@ def settings_for(provider: str, messages: Sequence[AnyMessage]) -> dict[str, Any
     for message, form in zip(messages, body, strict=True):
         if isinstance(message, AIMessage):
             form["reasoning_content"] = message.additional_kwargs.get("reasoning_content", "")
-    return {"extra_body": {"messages": body}}
+    extra: Any = None
+    while isinstance(model, RunnableBinding | ModelWrapper):
+        if isinstance(model, ModelWrapper):
+            model = model.inner
+        else:
+            extra, model = extra or model.kwargs.get("extra_body"), model.bound
+    extra = extra or getattr(model, "extra_body", None) or {}
+    return {"extra_body": {**extra, "messages": body}}
 
 
 def model_for(provider: str, model: Any, messages: Sequence[AnyMessage]) -> Any:

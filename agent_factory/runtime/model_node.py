@@ -471,7 +471,7 @@ class _Call:
         if self.system is not None:
             messages = [self.system, *messages]
         if provider is not None:
-            self.settings = settings_for(provider, messages)
+            self.settings = settings_for(provider, self.model, messages)
             self.model = model_for(provider, self.model, messages)
         # A runnable or an overridden method may expect a list.
         is_chat_model = isinstance(inner, BaseChatModel)

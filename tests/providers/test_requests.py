@@ -156,14 +156,14 @@ def test_a_name_has_no_character_that_openai_refuses() -> None:
 
 
 def test_deepseek_gets_the_thoughts_of_its_calls_back() -> None:
-    thought = {"additional_kwargs": {"reasoning_content": "Hm."}}
-    thinking = looking("1").model_copy(update=thought)
+    model: Any = ScriptedChatModel([]).bind(extra_body={"thinking": {"type": "disabled"}})
+    thinking = looking("1").model_copy(update={"additional_kwargs": {"reasoning_content": "Hm."}})
     messages: list[Any] = [HI, thinking, found("1"), MORE, looking("2"), found("2")]
-    (body,) = settings_for("deepseek", messages).values()
+    (body,) = settings_for("deepseek", model.bind(stop=["."]), messages).values()
     sent = [form.get("reasoning_content") for form in body["messages"]]
-    assert sent == [None, "Hm.", None, None, "", None]
-    assert settings_for("deepseek", [HI, AIMessage("Well."), MORE]) == {}
-    assert settings_for("openai", messages) == {}
+    assert (sent, body["thinking"]) == ([None, "Hm.", None, None, "", None], {"type": "disabled"})
+    assert settings_for("deepseek", model, messages[:1]) == {}
+    assert settings_for("openai", model, messages) == {}
 
 
 class ManualClaude(Claude):
