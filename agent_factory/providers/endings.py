@@ -179,7 +179,8 @@ def with_own_calls(message: AIMessage) -> AIMessage:
     ids = {call.get("id") for call in listed} if isinstance(listed, list) else set()
     if ids and not ids.isdisjoint(call["id"] for call in message.tool_calls):
         own = [call for call in message.tool_calls if call["id"] in ids]
-        message = message.model_copy(update={"tool_calls": own, "invalid_tool_calls": []})
+        invalid = [call for call in message.invalid_tool_calls if call["id"] in ids]
+        message = message.model_copy(update={"tool_calls": own, "invalid_tool_calls": invalid})
     ending = ending_of(message)
     if ending is None or ending.kind != "cut":
         return message

@@ -126,6 +126,8 @@ def _changed(
 
 
 def _with_content(message: AnyMessage, content: Any) -> AnyMessage:
+    if content is message.content:  # nearly always, of a text
+        return message
     is_same = len(content) == len(message.content) and all(map(is_, content, message.content))
     return message if is_same else message.model_copy(update={"content": content})
 
@@ -188,9 +190,10 @@ def with_ended_server_calls(messages: Sequence[AnyMessage]) -> Sequence[AnyMessa
     last = messages[-1] if messages else None
 
     def ended(message: AnyMessage) -> AnyMessage:
-        if message is last or not isinstance(message, AIMessage):
+        content = message.content
+        if message is last or not isinstance(message, AIMessage) or isinstance(content, str):
             return message
-        blocks = [block for block in message.content if isinstance(block, dict)]
+        blocks = [block for block in content if isinstance(block, dict)]
         open_ids = {b.get("id") for b in blocks if b.get("type") in _SERVER_CALLS}
         open_ids -= {block.get("tool_use_id") for block in blocks}
         if not open_ids:
@@ -223,25 +226,20 @@ def with_unique_ids(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
             new_ids.pop(call["id"], None)
             if seen[call["id"]] > 1:
                 new_ids[call["id"]] = f"{call['id']}_{seen[call['id']]}"
-        return with_new_ids(message, new_ids)
+        if new_ids.keys().isdisjoint(call["id"] for call in message.tool_calls):
+            return message
+        calls = [{**call, "id": new_ids.get(call["id"], call["id"])} for call in message.tool_calls]
+        content = message.content
+        if isinstance(content, list):  # blocks repeat the calls
+            content = [
+                {**block, "id": new_ids[block["id"]]}
+                if isinstance(block, dict) and block.get("id") in new_ids
+                else block
+                for block in content
+            ]
+        return message.model_copy(update={"tool_calls": calls, "content": content})
 
     return _changed(renamed, messages)
-
-
-def with_new_ids(message: AIMessage, new_ids: Mapping[str | None, str]) -> AIMessage:
-    """Return an answer whose calls have other ids, also where content blocks repeat them."""
-    if new_ids.keys().isdisjoint(call["id"] for call in message.tool_calls):
-        return message
-    calls = [{**call, "id": new_ids.get(call["id"], call["id"])} for call in message.tool_calls]
-    content = message.content
-    if isinstance(content, list):
-        content = [
-            {**block, "id": new_ids[block["id"]]}
-            if isinstance(block, dict) and block.get("id") in new_ids
-            else block
-            for block in content
-        ]
-    return message.model_copy(update={"tool_calls": calls, "content": content})
 
 
 ACKNOWLEDGEMENT: Final = "I have the results."

@@ -106,7 +106,10 @@ def is_thought(block: object) -> bool:
 
 def has_thoughts(message: BaseMessage) -> bool:
     """Return True for an answer with content blocks in which the model thinks."""
-    return isinstance(message, AIMessage) and any(map(is_thought, message.content))
+    # Not for the characters of a text: the whole history is read for each request.
+    if isinstance(message.content, str) or not isinstance(message, AIMessage):
+        return False
+    return any(map(is_thought, message.content))
 
 
 def without_thoughts(message: AnyMessage) -> AnyMessage:

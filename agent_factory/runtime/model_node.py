@@ -40,7 +40,7 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.streams import StreamedModel
-from agent_factory.models import bound_tools, configured, model_name, unbound
+from agent_factory.models import bound_tools, chat_models_of, configured, model_name, unbound
 from agent_factory.providers import ending_of
 from agent_factory.providers.endings import with_own_calls
 from agent_factory.providers.requests import model_for, provider_of, settings_for, valid_messages
@@ -449,7 +449,7 @@ class _Call:
         asked = self.answer is not _NOT_ASKED
         if asked and (not getattr(self.answer, "response_metadata", None) or self._ends()):
             return None
-        messages: Any = self.messages
+        messages: Any = [*self.messages, *self.paused] if self.paused else self.messages
         inner = self.model
         while isinstance(inner, RunnableBinding):
             inner = inner.bound
@@ -463,8 +463,8 @@ class _Call:
             if isinstance(inner, BaseChatModel) and not isinstance(inner, ModelWrapper):
                 _HAVE_RULES[kind] = provider is not None
             if provider is not None:
-                messages, has_messages = convert_to_messages([*messages, *self.paused]), True
-                if preserves_thoughts(model_name(unbound(inner))):
+                messages, has_messages = convert_to_messages(messages), True
+                if preserves_thoughts(model_name(chat_models_of(inner)[0])):
                     tools = bound_tools(self.model)
                     messages, self.conversation = with_valid_thoughts(messages, tools, self.system)
                 messages = valid_messages(provider, messages)

@@ -232,10 +232,9 @@ def test_a_paused_answer_goes_on_in_the_next_request(call: Any) -> None:
 
 
 def test_pauses_have_an_end() -> None:
-    model = Claude(steps=[ended([text("I search."), SEARCH], "pause_turn")] * 9)
-    agent = create_agent(model, checkpointer=InMemorySaver())
-    agent.invoke({"messages": "Weather?"}, ONE)
-    assert len(model.requests) == 9
+    model = ScriptedChatModel([ended([text("I search."), SEARCH], "pause_turn")] * 9)
+    create_agent(model).invoke({"messages": "Weather?"})
+    assert [len(request.messages) for request in model.requests] == [*range(1, 10)]
 
 
 def test_a_paused_answer_streams_as_it_is_stored() -> None:
