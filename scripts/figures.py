@@ -118,7 +118,7 @@ GOALS_OF_LINES = {
     "migrate": (1012, 1349),
     "models": (100, 91),
     "prebuilt": (1217, 1390),
-    "providers": (960, 960),
+    "providers": (960, 996),
     "review": (2844, 3622),
     "runtime": (5926, 6960),
     "serve": (10613, 11638),
