@@ -160,7 +160,7 @@ class BuildCode:
     def ignorable(self) -> bool:
         """Whether `create_agent(..., ignore=[code])` suppresses it."""
         return self.severity == "warning" or self.code in (
-            *("AF105", "AF118", "AF119", "AF120", "AF124", "AF125", "AF129", "AF131"),
+            *("AF105", "AF118", "AF119", "AF120", "AF124", "AF125", "AF129", "AF131", "AF132"),
         )
 
 
@@ -211,6 +211,7 @@ _BUILD_CODES = {
         "ConditionUnfit",
         "A rule compares an argument that its tool lacks, or by a value of another type.",
     ),
+    "AF132": ("ThreadCached", "A cache serves all threads, and its node depends on the thread."),
     "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
     "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
     "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),

@@ -31,7 +31,7 @@ from agent_factory.review.seen import (
 from ._shared.changed_calls import is_same_agent
 from ._shared.declarations import policy_findings
 from ._shared.payload_free import PayloadFree
-from ._shared.validation import check_choice, copied
+from ._shared.validation import check_choice, check_value, copied
 from .human_in_the_loop import HumanInTheLoopMiddleware
 
 __all__ = ["FlowGuardMiddleware", "FlowGuardState"]
@@ -139,11 +139,8 @@ class FlowGuardMiddleware(HumanInTheLoopMiddleware):
         reviewers: Collection[str] = (),
         name: str | None = None,
     ) -> None:
-        if policy is not None and not isinstance(policy, ToolPolicy):
-            raise ValueError(
-                f"policy must be a ToolPolicy, got {policy!r}. "
-                'Pass ToolPolicy(Rule("post_status", "allow")).'
-            )
+        hint = 'Pass ToolPolicy(Rule("post_status", "allow")).'
+        check_value("policy", policy, isinstance(policy, ToolPolicy | None), "a ToolPolicy", hint)
         check_choice("action", action, ("ask", "deny"))
         if not seen or not isinstance(seen, list | tuple) or not set(seen) <= set(SOURCES):
             raise ValueError(f"seen must be some of {SOURCES}, got {seen!r}. Pass {SOURCES}.")

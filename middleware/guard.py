@@ -44,7 +44,7 @@ from ._shared.invocable import in_thread
 from ._shared.judge import ContentJudge
 from ._shared.messages import calls_of_results, error_result, messages_of, tool_names
 from ._shared.payload_free import PayloadFree
-from ._shared.validation import check_choice, check_number, check_string
+from ._shared.validation import check_choice, check_number, check_string, check_value
 
 if TYPE_CHECKING:
     from langchain_core.decisions import BaseDecisionModel
@@ -485,9 +485,7 @@ def _objections(check: Any, instructions: str | None, threshold: float) -> Any:
         return ContentJudge(check, instructions, threshold)
     if instructions is not None:
         raise ValueError("instructions are for a model as check, and this one is a function.")
-    if isinstance(check, type) or not callable(check):
-        raise TypeError(
-            "check must be a function, a chat model, 'provider:name' or a decision model, got "
-            f"{check!r}."
-        )
+    is_function = callable(check) and not isinstance(check, type)
+    expected = "a function, a chat model, 'provider:name' or a decision model"
+    check_value("check", check, is_function, expected, error=TypeError)
     return check

@@ -79,7 +79,7 @@ from ._shared.declarations import policy_findings, policy_guards
 from ._shared.invocable import Called, flow_hook, once_per_task
 from ._shared.judge import RiskJudge
 from ._shared.messages import error_result
-from ._shared.validation import check_choice, copied
+from ._shared.validation import check_choice, check_value, copied
 
 __all__ = [
     "DEFAULT_EDIT_NOTICE",
@@ -227,11 +227,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState, Any]):
             )
         if not isinstance(description_prefix, str):
             raise ValueError(f"description_prefix must be a string, got {description_prefix!r}.")
-        if edit_notice is not None and not isinstance(edit_notice, str):
-            raise ValueError(
-                f"edit_notice must be a string or None, got {edit_notice!r}. Pass None to report "
-                "no edits to the model."
-            )
+        is_text = isinstance(edit_notice, str | None)
+        hint = "Pass None to report no edits to the model."
+        check_value("edit_notice", edit_notice, is_text, "a string or None", hint)
         check_choice("interrupt_mode", interrupt_mode, ("batched", "per_call"))
         self.interrupt_on = interrupt_on
         rules = self.policy.rules
@@ -532,16 +530,14 @@ interrupt = Question.ask
 """Interrupts the run with a question, and returns the answer. Tests may patch this function."""
 
 
-def rule_of(tool: object, config: object) -> Rule:
+def rule_of(tool: object, config: Any) -> Rule:
     """The rule for an entry of `interrupt_on`."""
     if not isinstance(tool, str):
         raise ValueError(f"interrupt_on must be a dict with names of tools as keys, got {tool!r}.")
     if config is True:
         return Rule(tool, "ask")
-    if not isinstance(config, Mapping):
-        raise ValueError(
-            f"interrupt_on[{tool!r}] must be True, False or an InterruptOnConfig, got {config!r}."
-        )
+    expected = "True, False or an InterruptOnConfig"
+    check_value(f"interrupt_on[{tool!r}]", config, isinstance(config, Mapping), expected)
     keys = InterruptOnConfig.__annotations__
     if unknown_keys := config.keys() - keys:
         raise ValueError(

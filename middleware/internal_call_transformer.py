@@ -1,4 +1,8 @@
-"""Keep the model calls of a middleware's tool out of the messages of the event protocol."""
+"""Keep the model calls of a middleware out of the messages of the event protocol.
+
+Model calls of hooks and layers are not streamed in any case. A model call of a tool is: mark the
+call, and declare `transformers = (InternalCallTransformer,)` on the middleware of the tool.
+"""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from agent_factory.providers import is_overflow
 
 from ._shared.errors import are_exception_types, format_error, is_sync_function
 from ._shared.models import (
-    AlternateModel,
     ModelEntry,
+    alternates,
     mark_writer,
     model_label,
     portable_request,
@@ -102,10 +102,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState, Any]):
         self.first_model, *additional = copied((first_model, *additional_models))
         self.additional_models = tuple(additional)
         self.handle = handle
-        self._models = [
-            AlternateModel(f"ModelFallbackMiddleware model {number}", entry)
-            for number, entry in enumerate((first_model, *additional_models), start=1)
-        ]
+        self._models = alternates("ModelFallbackMiddleware", (first_model, *additional_models))
         self.most_attempts = 1 + len(self._models)
 
     @property

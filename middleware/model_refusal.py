@@ -22,15 +22,15 @@ from agent_factory.providers import refusal_of
 from ._shared.errors import is_async
 from ._shared.messages import without_calls
 from ._shared.models import (
-    AlternateModel,
     ModelEntry,
+    alternates,
     mark_writer,
     model_label,
     request_to,
     with_metadata,
 )
 from ._shared.payload_free import PayloadFree
-from ._shared.validation import check_choice, copied
+from ._shared.validation import check_choice, check_value, copied
 
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
 
@@ -118,16 +118,11 @@ class ModelRefusalMiddleware(PayloadFree[AgentState]):
                 "on_refusal='keep' needs another model: without one, nothing would happen. Pass "
                 "ModelRefusalMiddleware(model), or leave on_refusal out."
             )
-        if is_refusal is not None and (not callable(is_refusal) or is_async(is_refusal)):
-            raise TypeError(
-                "is_refusal must be a plain function of the AIMessage that returns True or False, "
-                f"got {is_refusal!r}."
-            )
+        is_function = is_refusal is None or (callable(is_refusal) and not is_async(is_refusal))
+        expected = "a plain function of the AIMessage that returns True or False"
+        check_value("is_refusal", is_refusal, is_function, expected, error=TypeError)
         self.models = copied(models)
-        self._models = [
-            AlternateModel(f"ModelRefusalMiddleware model {number}", entry)
-            for number, entry in enumerate(models, start=1)
-        ]
+        self._models = alternates("ModelRefusalMiddleware", models)
         self.most_attempts = 1 + len(self._models)
         self.is_refusal, self.on_refusal = is_refusal, on_refusal
 

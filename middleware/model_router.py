@@ -1,4 +1,8 @@
-"""Send each turn of the user to a suitable model, by a layer around each call."""
+"""Send each turn of the user to a suitable model.
+
+The middleware is a layer rather than a `before_agent` hook: a layer adds no step to the graph, sees
+the request of the layers outside, and notices a user message in the middle of a run.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ from ._shared.models import (
 )
 from ._shared.payload_free import PayloadFree
 from ._shared.transcript import render, shortened
-from ._shared.validation import copied
+from ._shared.validation import check_value, copied
 
 if TYPE_CHECKING:
     from langchain_core.decisions import ClassifierResponse, Content
@@ -224,11 +228,8 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(choices, Mapping) or not choices:
-            raise ValueError(
-                "choices must be a dict of names and ModelChoice(model, criteria) with at least "
-                f"one item, got {choices!r}."
-            )
+        expected = "a dict of names and ModelChoice(model, criteria) with at least one item"
+        check_value("choices", choices, isinstance(choices, Mapping) and choices, expected)
         if not isinstance(classifier, str | Runnable) and not callable(classifier):
             raise TypeError(
                 "classifier must be a chat model, 'provider:name', a decision model or a function "
@@ -237,17 +238,14 @@ class ModelRouterMiddleware(PayloadFree[ModelRouterState]):
         asks_model = isinstance(classifier, str) or is_model(classifier)
         asks_decision_model = is_decision_model(classifier)
         for key, choice in choices.items():
-            if not isinstance(choice, ModelChoice):
-                raise TypeError(f"choices[{key!r}] must be a ModelChoice, got {choice!r}.")
-            if not isinstance(key, str) or not key.strip():
-                raise ValueError(f"choices[{key!r}]: its name must be a string, got {key!r}.")
-            if asks_model and not criteria_text(choice).strip():
-                raise ValueError(
-                    f"choices[{key!r}]: its criteria must be a string that says when to choose it, "
-                    f"got {choice.criteria!r}."
-                )
-        if default is not None and default not in choices:
-            raise ValueError(f"default must be one of {', '.join(choices)}, got {default!r}.")
+            place, is_choice = f"choices[{key!r}]", isinstance(choice, ModelChoice)
+            check_value(place, choice, is_choice, "a ModelChoice", error=TypeError)
+            check_value(f"{place}: its name", key, isinstance(key, str) and key.strip(), "a string")
+            says_when = not asks_model or criteria_text(choice).strip()
+            expected = "a string that says when to choose it"
+            check_value(f"{place}: its criteria", choice.criteria, says_when, expected)
+        is_known = default is None or default in choices
+        check_value("default", default, is_known, f"one of {', '.join(choices)}")
         kinds = str | dict | list if asks_decision_model else str
         is_blank = isinstance(instructions, str) and not instructions.strip()
         if not isinstance(instructions, kinds) or not instructions or is_blank:

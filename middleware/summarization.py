@@ -293,8 +293,8 @@ class SummarizationMiddleware(AgentMiddleware[SummarizationState, Any]):
 
     @property
     def token_counter(self) -> TokenCounter:
-        """Counter of messages for the summary model; the called model decides for requests."""
-        return counter_for(self.model, self._counter)
+        """Counter of messages, as passed; each model replaces the default by its own estimate."""
+        return self._counter
 
     @token_counter.setter
     def token_counter(self, counter: TokenCounter) -> None:

@@ -49,7 +49,7 @@ from ._shared.messages import (
     unanswered,
 )
 from ._shared.models import with_update
-from ._shared.validation import check_choice, check_limits
+from ._shared.validation import check_choice, check_limits, check_value
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
 
@@ -240,11 +240,9 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         exit_behavior: ExitBehavior = "continue",
         name: str | None = None,
     ) -> None:
-        if tool_name is not None and not isinstance(tool_name, str):
-            raise TypeError(
-                f"tool_name must be a string or None, got {tool_name!r}. Pass tool_name='search', "
-                "or leave it out for all tools."
-            )
+        is_name = isinstance(tool_name, str | None)
+        hint = "Pass tool_name='search', or leave it out for all tools."
+        check_value("tool_name", tool_name, is_name, "a string or None", hint, TypeError)
         if tool_name == "":
             raise ValueError("tool_name must not be empty. Leave it out for all tools.")
         super().__init__(name=name)

@@ -33,6 +33,7 @@ from ._shared.errors import (
 from ._shared.invocable import Called
 from ._shared.messages import error_result, tool_names
 from ._shared.payload_free import PayloadFree
+from ._shared.validation import check_value
 
 __all__ = ["ToolErrorMiddleware"]
 
@@ -98,13 +99,11 @@ class ToolErrorMiddleware(PayloadFree[AgentState]):
         arguments = (("on_error", on_error, False), ("aon_error", aon_error, True))
         for argument, handler, is_coroutine in arguments:
             is_function = callable(handler) and not isinstance(handler, type)
-            if handler is None or (is_function and is_async(handler) == is_coroutine):
-                continue
+            fits = handler is None or (is_function and is_async(handler) == is_coroutine)
             kind = "an `async def` function" if is_coroutine else "a plain function"
-            raise ValueError(
-                f"{argument} must be {kind} of the exception and the request, got {handler!r}. "
-                "Pass a plain function as on_error, a coroutine function as aon_error."
-            )
+            hint = "Pass a plain function as on_error, a coroutine function as aon_error."
+            expected = f"{kind} of the exception and the request"
+            check_value(argument, handler, fits, expected, hint)
         self.tool_names = tool_names(tools)
         self.expected_tools = self.tool_names or ()
         self.on_error, self.aon_error = on_error, aon_error

@@ -45,7 +45,7 @@ from ._shared.payload_free import PayloadFree
 from ._shared.recall import LIST, RECALLS, find_message, how_to_recall, list_messages, whole_text
 from ._shared.summaries import with_summaries
 from ._shared.token_counter import tokens_sent, window_of
-from ._shared.validation import check_count, check_state_schema, check_string
+from ._shared.validation import check_count, check_state_schema, check_string, check_value
 
 __all__ = ["OffloadState", "ToolResultOffloadMiddleware"]
 
@@ -171,30 +171,22 @@ class ToolResultOffloadMiddleware(PayloadFree[OffloadState]):
         check_count("threshold: characters", threshold, 1)
         check_count("preview: bytes", preview, required=True)
         check_string("tool_name", tool_name)
-        if not re.fullmatch(r"[\w-]{1,64}", tool_name, re.ASCII):
-            raise ValueError(
-                "tool_name must be the name of a tool: letters, digits, _ and -, got "
-                f"{tool_name!r}. Pass 'recall'."
-            )
+        is_name = re.fullmatch(r"[\w-]{1,64}", tool_name, re.ASCII)
+        expected = "the name of a tool: letters, digits, _ and -"
+        check_value("tool_name", tool_name, is_name, expected, "Pass 'recall'.")
         parts = [] if isinstance(namespace, str) else list(namespace)
-        if not parts or not all(isinstance(part, str) and part for part in parts):
-            raise ValueError(
-                f"namespace must be a tuple of non-empty strings, got {namespace!r}. Pass "
-                "('tool_results',)."
-            )
+        are_names = parts and all(isinstance(part, str) and part for part in parts)
+        hint = "Pass ('tool_results',)."
+        check_value("namespace", namespace, are_names, "a tuple of non-empty strings", hint)
         self._folder: Path | None = None
         if place not in ("thread", "store"):
-            if not isinstance(place, str | os.PathLike):
-                raise TypeError(
-                    f"place must be 'thread', 'store' or the path of a folder, got {place!r}."
-                )
+            is_path = isinstance(place, str | os.PathLike)
+            expected = "'thread', 'store' or the path of a folder"
+            check_value("place", place, is_path, expected, error=TypeError)
             # Resolved now: the working directory of the process may change.
             self._folder = Path(place).resolve()
-            if not self._folder.is_dir():
-                raise ValueError(
-                    f"place must be 'thread', 'store' or a folder that exists, got {place!r}. "
-                    "Create the folder first."
-                )
+            expected = "'thread', 'store' or a folder that exists"
+            check_value("place", place, self._folder.is_dir(), expected, "Create the folder first.")
         self.threshold, self.preview, self.place = threshold, preview, place
         self.namespace, self.tool_name = tuple(parts), tool_name
         self.tools = [

@@ -26,7 +26,7 @@ from agent_factory import (
 
 from ._shared.messages import last_user_message, tool_names
 from ._shared.models import forced_tool, given_model, quiet, with_update
-from ._shared.structured import read_answer, structured_answer, structured_model
+from ._shared.structured import object_schema, read_answer, structured_answer, structured_model
 from ._shared.transcript import render, shortened
 from ._shared.validation import check_choice, check_count, check_string, copied
 
@@ -263,14 +263,8 @@ def selection_schema(names: Sequence[str], most: int | None) -> dict[str, object
         "description": "The names of the chosen tools, the most useful first.",
         "maxItems": len(names) if most is None else most,
     }
-    return {
-        "title": "ToolSelection",
-        "description": "The tools that may be needed.",
-        "type": "object",
-        "properties": {"tools": names_schema},
-        "required": ["tools"],
-        "additionalProperties": False,
-    }
+    description = "The tools that may be needed."
+    return object_schema("ToolSelection", description, {"tools": names_schema})
 
 
 def answer_text(answer: object) -> str:

@@ -105,7 +105,7 @@ def of_calls() -> Iterator[Figure]:
 
 GOALS_OF_LINES = {
     "agent_factory": (2200, 2260),
-    "cli": (3519, 3549),
+    "cli": (3400, 3411),
     "compat": (407, 427),
     "counts": (82, 82),
     "decisions": (1686, 2020),
@@ -114,7 +114,7 @@ GOALS_OF_LINES = {
     "guarantees": (1144, 1392),
     "hooks": (2206, 2590),
     "local_model": (1034, 1544),
-    "middleware": (17791, 19084),
+    "middleware": (17791, 19063),
     "migrate": (1012, 1349),
     "models": (100, 91),
     "prebuilt": (1217, 1390),
@@ -126,7 +126,7 @@ GOALS_OF_LINES = {
     "state": (1476, 1625),
     "structured_output": (986, 1177),
     "telemetry": (832, 790),
-    "testing": (5241, 9507),
+    "testing": (5241, 9150),
     "tools": (1980, 2373),
     "topology": (3122, 4550),
 }
@@ -146,7 +146,7 @@ def of_lines(files: list[Source], tests: list[Source]) -> Iterator[Figure]:
             f"lines of {package}", value, goal, ratchet if value > goal else None, slack=50
         )
     of_tests = sum(file.lines for file in tests)
-    yield Figure("lines of tests", of_tests, 105_000, 113162, slack=200)
+    yield Figure("lines of tests", of_tests, 105_000, 112140, slack=200)
     share = round(of_tests / sum(lines.values()), 2)
     yield Figure("lines of tests per line of package", share, 1.1, 1.2, slack=0.01)
 

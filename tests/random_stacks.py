@@ -13,7 +13,6 @@ from itertools import count
 from typing import Annotated, Any, Literal, NotRequired
 
 from hypothesis import strategies as st
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -32,18 +31,11 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
 from pydantic import BaseModel, Field
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    ExtendedModelResponse,
-    Invoke,
-    ModelRequest,
-    OmitFromOutput,
-    create_agent,
-    hook_config,
-)
+from agent_factory import AgentMiddleware, Invoke, create_agent, hook_config
 from agent_factory.errors import JumpWithoutCalls
+from agent_factory.types import AgentState, ExtendedModelResponse, ModelRequest, OmitFromOutput
 from busy_agents import find_tool as find
+from samples import OwnModel
 
 Mode = Literal["sync", "async"]
 PHASES = ("before_agent", "before_model", "after_model", "after_agent")
@@ -333,18 +325,11 @@ FAILING = ("the model fails",)
 """A turn in which the model raises."""
 
 
-class Model(BaseChatModel):
+class Model(OwnModel):
     """Calls the tools that the input names, and then answers."""
 
     turns: tuple[tuple[str, ...], ...]
     asked: list[int]
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        return self
 
     def _generate(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any

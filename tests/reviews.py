@@ -9,6 +9,7 @@ from langgraph.types import interrupt
 
 from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from samples import THREAD
 
 
 def payments(*euros: int) -> list[dict[str, Any]]:
@@ -53,9 +54,6 @@ class Mailbox:
             return f"deleted {number}"
 
         return [send, delete]
-
-
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 def goes_on(agent: Any) -> bool:

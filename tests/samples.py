@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import strategies as st
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -22,19 +23,19 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    ModelRequest,
-    ToolGuard,
-    Topology,
-    create_agent,
-    hook_config,
-    plan_agent,
-)
+from agent_factory import AgentMiddleware, Ordering, create_agent, hook_config, plan_agent
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import ToolGuard, Topology
 from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase, Shape, Tool
 from agent_factory.topology.model import ToolKind as Kind
+from agent_factory.types import AgentState, ModelRequest
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+"""The thread of a test that needs no other."""
+
+
+class Killed(BaseException):
+    """The process dies."""
 
 
 def add(a: int, b: int) -> int:
@@ -105,6 +106,16 @@ class PassingWraps:
 
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
         return await handler(request)
+
+
+class PassingFlows:
+    """Layers of a middleware that pass everything on; a mixin."""
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
 
 
 def combinations(*dimensions: Iterable[Any], every: int, first: int = 0) -> list[Any]:
@@ -354,6 +365,15 @@ class Declares(AgentMiddleware):
         return (yield request)
 
 
+class Rewrites(AgentMiddleware):
+    """A layer that says that it changes calls."""
+
+    ordering = Ordering(writes=("tool_calls",))
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
 class Contact(BaseModel):
     """A contact."""
 
@@ -390,6 +410,17 @@ class Plain(AgentMiddleware):
 
     def before_model(self, state: Any, runtime: Any) -> None:
         return None
+
+
+class OwnModel(BaseChatModel):
+    """A base for chat models of a test's own, which say how they answer."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "own"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
 
 
 class Gpt(ScriptedChatModel):

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from agent_factory import AgentMiddleware
 from agent_factory.telemetry import Telemetry
 from agent_factory.testing import ScriptedChatModel
+from samples import PassingFlows
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "one"}]
@@ -80,15 +81,9 @@ def adding(*steps: Any) -> ScriptedChatModel:
     return ScriptedChatModel([CALL, *(steps or ["Five."])])
 
 
-class Flows(AgentMiddleware):
+class Flows(PassingFlows, AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> None:
         return None
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
 
 
 class Named(ScriptedChatModel):

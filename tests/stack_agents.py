@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel
@@ -16,6 +17,11 @@ def agent_of(model: Any, *stack: Any, tools: Any = (), **options: Any) -> Any:
     """An agent of a model, or of the steps of a scripted model."""
     model = ScriptedChatModel(model) if isinstance(model, list) else model
     return create_agent(model, tools, middleware=stack, **options)
+
+
+def kept_agent(model: Any, *stack: Any, **options: Any) -> Any:
+    """Such an agent that keeps its threads in memory."""
+    return agent_of(model, *stack, checkpointer=InMemorySaver(), **options)
 
 
 def reply(call: Callable[..., Any], model: Any, *stack: Any, **options: Any) -> AIMessage:

@@ -143,8 +143,6 @@ def test_a_thread_that_waits_for_a_person_is_weighed(factory: contenders.Factory
     assert 0.5 < weight < 1_000
 
 
-# Kills
-
 CALL, RESULT, ANSWER = ["call", "1"], ["result", "1"], ["answer", ""]
 EACH = {"0 0": 1, "0 1": 1, "0 2": 1}
 
@@ -210,9 +208,6 @@ def test_a_plugin_without_its_package_or_a_server_is_absent(
         server.touch()
         (present,) = next(temporal.temporal(SMALL)).items.values()
         assert not isinstance(present, Absent)
-
-
-# Tables, sentences and the picture
 
 
 def figures(*pairs: Pair, inside: bool = True) -> list[Figure]:

@@ -292,9 +292,6 @@ def test_an_unsteady_machine_is_a_failure_and_without_a_terminal_each_group_is_a
     assert "no figure can be trusted" in capsys.readouterr().err
 
 
-# Instructions
-
-
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the contenders of a group "two" have done."""

@@ -172,6 +172,8 @@ def container(
         yield url
         process.send_signal(signal.SIGTERM)
         assert exit_code(process) == 0
+        # A worker looks at its engine every three seconds, and logs no look.
+        assert "HTTP Request" not in process.communicate()[0]
 
 
 READ = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())"

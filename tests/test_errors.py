@@ -17,6 +17,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolRuntime
+from stack_agents import agent_of, kept_agent
 
 from agent_factory import (
     AgentFactoryError,
@@ -46,7 +47,7 @@ from agent_factory.errors import (
 )
 from agent_factory.middleware import ToolErrorMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
-from samples import User, add, tool_results
+from samples import THREAD, User, add, tool_results
 from tables import each
 
 
@@ -424,8 +425,7 @@ def test_an_async_tool_may_raise_what_a_missing_function_raises(fused: bool) -> 
         """Add."""
         raise NotImplementedError("one day")
 
-    model = ScriptedChatModel([CALL, "Done"])
-    agent = create_agent(model, [later], handle_tool_errors=True, fused=fused)
+    agent = agent_of([CALL, "Done"], tools=[later], handle_tool_errors=True, fused=fused)
     assert "one day" in tool_results(start(agent, GO))[0][0]
 
 
@@ -447,12 +447,10 @@ def test_a_missing_thread_id_gets_a_note(
 
 @each("fused", [False, True])
 def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bool) -> None:
-    model = ScriptedChatModel(["Hi"] * 5)
-    agent: Any = create_agent(model, checkpointer=InMemorySaver(), fused=fused)
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    assert call(agent, GO, thread)
+    agent: Any = kept_agent(ScriptedChatModel(["Hi"] * 5), fused=fused)
+    assert call(agent, GO, THREAD)
     assert call(agent, GO, {"thread_id": "1"})
-    assert call(agent.with_config(thread), GO)
+    assert call(agent.with_config(THREAD), GO)
 
     def parent(**options: Any) -> Any:
         graph: Any = StateGraph(MessagesState)
@@ -460,7 +458,7 @@ def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bo
         graph.add_edge(START, "agent")
         return graph.compile(**options)
 
-    assert call(parent(checkpointer=InMemorySaver()), GO, thread)
+    assert call(parent(checkpointer=InMemorySaver()), GO, THREAD)
     assert call(parent(), GO)  # the agent runs without a thread there
 
 

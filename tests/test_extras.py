@@ -224,8 +224,6 @@ def test_sources_that_are_not_installed_name_their_folder_and_an_index_its_name(
     assert requirement() == "agent-factory"
 
 
-# What the docs say
-
 NAME_WITH_EXTRAS = re.compile(r"agent[-_]factory\[[^\]]*\]")
 COMMAND = re.compile(r"pip install[^`#\n]*?(\S*\[(?P<extras>[^\]]+)\]'?)")
 OTHERS = ("psycopg[", "langgraph-cli[")

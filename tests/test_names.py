@@ -8,16 +8,9 @@ import pytest
 from langchain_core.tools import StructuredTool
 from pydantic import Field, create_model
 
-from agent_factory import (
-    AgentFactoryWarning,
-    AgentMiddleware,
-    SpecError,
-    agent_tool,
-    create_agent,
-    create_react_agent,
-    plan_agent,
-    warnings_of,
-)
+from agent_factory import AgentMiddleware, create_agent, plan_agent, warnings_of
+from agent_factory.errors import AgentFactoryWarning, SpecError
+from agent_factory.prebuilt import agent_tool, create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.schemas import offered
 from samples import tool_results, wrap

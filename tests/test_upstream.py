@@ -40,9 +40,8 @@ from pydantic import BaseModel
 from agent_factory import DeltaMessages, create_agent, upstream
 from agent_factory.state.channels import fold_messages
 from agent_factory.testing import ScriptedChatModel
+from samples import THREAD
 from tables import each
-
-THREAD: Any = {"configurable": {"thread_id": "one"}}
 
 
 def add_one(n: int) -> int:
@@ -915,7 +914,7 @@ def test_the_place_of_a_nested_run_is_where_its_checkpoints_are(stateful: bool) 
     graph: Any = StateGraph(State).add_node("outer", outer).add_edge(START, "outer")
     graph.compile(checkpointer=saver).invoke({"log": []}, THREAD)
     assert len(set(places)) == 2
-    assert set(places) == set(saver.storage["one"].keys()) - {""}
+    assert set(places) == set(saver.storage["1"].keys()) - {""}
     root, again = upstream.place_of_run({"thread_id": "one", "checkpoint_id": "a"}, stateful=False)
     assert root["configurable"] == {"thread_id": "one", "checkpoint_ns": "", "checkpoint_id": "a"}
     assert again == {}

@@ -10,6 +10,7 @@ import asyncio
 import selectors
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 LOOKS = 3000
@@ -41,6 +42,14 @@ async def auntil(condition: Callable[[], T]) -> T:
             return value
         await asyncio.sleep(PAUSE)
     raise AssertionError(f"{condition} stayed false for {LOOKS} looks")
+
+
+async def cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, which must end by it."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+        raise AssertionError(f"{task} went on")
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

@@ -29,20 +29,15 @@ from agent_factory.cli.error_reports import installed_version, reporting_errors
 
 SERVICE = "Agents as a service"
 
-SETTINGS = {"help_option_names": ["-h", "--help"]}
-
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    context_settings=SETTINGS,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of each command, too
     # `reporting_errors` prints errors instead.
     pretty_exceptions_enable=False,
-    help="Agents from middleware: show them, check them, and see one work.",
 )
 
-_new = typer.Typer(
-    no_args_is_help=True, context_settings=SETTINGS, help="Write the first files of something."
-)
+_new = typer.Typer(no_args_is_help=True, help="Write the first files of something.")
 
 
 def _print_version(value: bool) -> None:
@@ -61,26 +56,29 @@ def agent_factory(
     """Agents from middleware: show them, check them, and see one work."""
 
 
-def _add(group: typer.Typer, command: Callable[..., object], **settings: Any) -> None:
+def _add(
+    group: typer.Typer, command: Callable[..., object], examples: str = "", **settings: Any
+) -> None:
     # Typer keeps line breaks of a docstring: join the lines of each paragraph.
     paragraphs = (getdoc(command) or "").split("\n\n")
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    group.command(help=text, context_settings=SETTINGS, **settings)(reporting_errors(command))
+    epilog = "\n\n".join(["Examples:", *examples.splitlines()]) if examples else None
+    group.command(help=text, epilog=epilog, **settings)(reporting_errors(command))
 
 
-_add(app, show.show, epilog=show.EXAMPLES)
-_add(app, diff.diff, epilog=diff.EXAMPLES)
-_add(app, explain.explain, epilog=explain.EXAMPLES)
-_add(app, check.check, epilog=check.EXAMPLES)
-_add(app, policy.policy, epilog=policy.EXAMPLES)
-_add(app, replay.replay, epilog=replay.EXAMPLES)
-_add(app, migrate.migrate, epilog=migrate.EXAMPLES)
-_add(app, skill.skill, epilog=skill.EXAMPLES)
+_add(app, show.show, show.EXAMPLES)
+_add(app, diff.diff, diff.EXAMPLES)
+_add(app, explain.explain, explain.EXAMPLES)
+_add(app, check.check, check.EXAMPLES)
+_add(app, policy.policy, policy.EXAMPLES)
+_add(app, replay.replay, replay.EXAMPLES)
+_add(app, migrate.migrate, migrate.EXAMPLES)
+_add(app, skill.skill, skill.EXAMPLES)
 _add(app, demo.demo)
-_add(app, service.worker, epilog=service.EXAMPLES, rich_help_panel=SERVICE)
+_add(app, service.worker, service.EXAMPLES, rich_help_panel=SERVICE)
 _add(app, service.serve, rich_help_panel=SERVICE)
-_add(app, studio.studio, epilog=studio.EXAMPLES)
-_add(app, engine.engine, epilog=engine.EXAMPLES, rich_help_panel=SERVICE)
+_add(app, studio.studio, studio.EXAMPLES)
+_add(app, engine.engine, engine.EXAMPLES, rich_help_panel=SERVICE)
 _add(app, service.submit, rich_help_panel=SERVICE)
 _add(app, service.inbox, rich_help_panel=SERVICE)
 _add(app, service.decide, rich_help_panel=SERVICE)
@@ -88,7 +86,7 @@ _add(app, audit.audit, rich_help_panel=SERVICE)
 _add(app, service.approvals, rich_help_panel=SERVICE)
 _add(app, service.drain, rich_help_panel=SERVICE)
 _add(app, service.reindex, rich_help_panel=SERVICE)
-_add(app, upgrade.upgrade, epilog=upgrade.EXAMPLES, rich_help_panel=SERVICE)
-_add(_new, new.middleware, epilog=new.EXAMPLES)
-_add(_new, new.agent, epilog=new.AGENT_EXAMPLES)
+_add(app, upgrade.upgrade, upgrade.EXAMPLES, rich_help_panel=SERVICE)
+_add(_new, new.middleware, new.EXAMPLES)
+_add(_new, new.agent, new.AGENT_EXAMPLES)
 app.add_typer(_new, name="new")

@@ -6,11 +6,9 @@ import json as json_format
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text as RichText
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson
-from agent_factory.cli.error_reports import ShowTraceback
+from agent_factory.cli.console import AsJson, Cells
 from agent_factory.cli.service import Target, Tenant, load_service
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ def audit(
         str | None, typer.Option(help="A head that was printed before, to check against.")
     ] = None,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Show who did what in a service, the newest first, or check that no entry was changed.
 
@@ -52,7 +49,7 @@ def audit(
         return
     entries = loaded_service.inbox(tenant).audit(thread=thread, who=who, limit=limit)
 
-    def cells(entry: AuditEntry) -> dict[str, str | RichText]:
+    def cells(entry: AuditEntry) -> Cells:
         detail = entry.detail
         return {
             "number": str(entry.number),

@@ -20,6 +20,7 @@ from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text, counted
 from agent_factory.cli.error_reports import (
     EXIT_FAILED,
+    EXIT_FOUND,
     CommandError,
     ShowTraceback,
     print_traceback,
@@ -57,6 +58,10 @@ class Finding:
     def text(self) -> str:
         """Subject, reason and hint on a single line."""
         return printable(" ".join(f"{self.subject}: {self.reason} {self.hint}".split()))
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        return f"{where}{self.severity} {self.code} {self.text} ({self.target})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +114,11 @@ def diagnose(text: str, guarantees: Sequence[Guarantee] = ()) -> Iterator[Findin
             yield Finding(target, e.code, severity, e.subject, e.reason, e.hint, file, line)
 
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory check shop.desk:agent
-
 agent-factory check langgraph.json --strict --ignore AF211
-
 agent-factory check app.py:build --guarantees guarantees.txt
-
 agent-factory check app.py:build --json
-
 agent-factory check --saver sqlite:///threads.db"""
 
 
@@ -140,9 +140,6 @@ def read_guarantees(files: Sequence[str]) -> list[Guarantee]:
         raise CommandError(f"--guarantees: {', '.join(files)} has no sentence.")
     return sentences
 
-
-EXIT_FOUND = 1
-"""The exit code if there are errors."""
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
@@ -177,7 +174,12 @@ def check(
     Exit codes: 0 no errors, 1 errors, 2 a target could not be loaded. Errors cannot be ignored.
     """
     if saver:
-        raise typer.Exit(_report_saver(saver, json=json))
+        from agent_factory.testing import check_saver
+
+        with load_saver(saver) as opened:
+            report = check_saver(opened)
+        console.report(asdict(report), str(report), json=json)
+        raise typer.Exit(EXIT_FOUND if report.differences else 0)
     if not targets:
         raise CommandError("Name a TARGET, or a saver by --saver.")
     ignored_codes = _ignored_codes(ignore or ())
@@ -201,49 +203,29 @@ def check(
         for failure in failures:
             print_traceback(failure.error)
     annotate = github or os.environ.get("GITHUB_ACTIONS") == "true"
-    if json:
-        data = {
-            "targets": targets,
-            "findings": [asdict(finding) for finding in findings],
-            "failures": [{"target": f.target, "message": f.message} for f in failures],
-            "errors": counts["error"],
-            "warnings": counts["warning"],
-        }
-        console.write_json(data)
-        if annotate:
-            # On the error output, because the output itself must be JSON.
-            typer.echo("\n".join(_annotations(findings, failures)), err=True)
-    elif annotate:
-        console.write("\n".join([*_annotations(findings, failures), summary]))
-    else:
-        if console.is_terminal():
-            style = "bold" if findings or failures else "green"
-            codes = dict.fromkeys(finding.code for finding in findings)
-            examples = (Text(f"An example: agent-factory explain {code}", "dim") for code in codes)
-            console.show(Group(*_styled(findings), *examples, Text(summary, style=style)))
-        else:
-            for finding in findings:
-                where = f"{finding.place}: " if finding.place else ""
-                line = f"{finding.severity} {finding.code} {finding.text} ({finding.target})"
-                console.write(where + line)
-            console.write(summary)
-        for failure in failures:
-            report_error(failure.message)
+    data = {
+        "targets": targets,
+        "findings": [asdict(finding) for finding in findings],
+        "failures": [{"target": f.target, "message": f.message} for f in failures],
+        "errors": counts["error"],
+        "warnings": counts["warning"],
+    }
+    lines = [*_annotations(findings, failures)] if annotate else [*map(str, findings)]
+    codes = dict.fromkeys(finding.code for finding in findings)
+    examples = (Text(f"An example: agent-factory explain {code}", "dim") for code in codes)
+    style = "bold" if findings or failures else "green"
+    styled = () if annotate else [*_styled(findings), *examples, Text(summary, style)]
+    console.report(data, "\n".join([*lines, summary]), styled, json=json)
+    if json and annotate:
+        # On the error output, because the output itself must be JSON.
+        typer.echo("\n".join(lines), err=True)
+    for failure in () if json or annotate else failures:
+        report_error(failure.message)
     if failures:
         # First: a target that could not be loaded may have errors, too.
         raise typer.Exit(EXIT_FAILED)
     if counts["error"] or (strict and findings):
         raise typer.Exit(EXIT_FOUND)
-
-
-def _report_saver(saver: str, *, json: bool) -> int:
-    """Compare a saver with the saver in memory; return the exit code."""
-    from agent_factory.testing import check_saver
-
-    with load_saver(saver) as opened:
-        report = check_saver(opened)
-    console.report(asdict(report), str(report), json=json)
-    return EXIT_FOUND if report.differences else 0
 
 
 def _ignored_codes(texts: Sequence[str]) -> list[str]:

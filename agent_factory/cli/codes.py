@@ -30,11 +30,8 @@ class Example:
         parts: list[str] = []
         # From the last definition upward: each one uses only definitions above.
         for node in reversed(ast.parse(PRELUDE).body):
-            names = {
-                n.id
-                for n in ast.walk(ast.parse("\n".join([*parts, source])))
-                if isinstance(n, ast.Name)
-            }
+            tree = ast.parse("\n".join([*parts, source]))
+            names = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name)}
             if isinstance(node, ast.ImportFrom):
                 node.names = [alias for alias in node.names if alias.name in names]
                 parts[:0] = [ast.unparse(node)] if node.names else []

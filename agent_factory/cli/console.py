@@ -11,15 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TimeElapsedColumn
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text as RichText
@@ -32,6 +26,9 @@ if TYPE_CHECKING:
 
 ItemT = TypeVar("ItemT")
 RowT = TypeVar("RowT", bound="DataclassInstance")
+
+Cells = Mapping[str, str | RichText]
+"""Cells of a row by the headings of their columns."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, always with the same keys.")]
 
@@ -71,7 +68,7 @@ def with_progress(items: Iterable[ItemT], title: str, delay: float = 2.0) -> Ite
 
 def show_rows(
     rows: Sequence[RowT],
-    cells: Callable[[RowT], Mapping[str, str | RichText]],
+    cells: Callable[[RowT], Cells],
     *,
     empty: str,
     json: bool,
@@ -80,7 +77,7 @@ def show_rows(
 
     Args:
         rows: Instances of a dataclass.
-        cells: The cells of a row by the headings of their columns.
+        cells: The cells of a row.
         empty: A sentence in place of a table without rows.
         json: Print JSON.
     """
@@ -121,11 +118,11 @@ def indented(text: RichText) -> Padding:
     return Padding(text, (0, 0, 0, 2))
 
 
-def show_lines(text: str) -> None:
-    """Print plain text on a terminal: headings in bold, and the lines below indented."""
+def styled_lines(text: str) -> Iterator[RenderableType]:
+    """Plain text for a terminal: headings in bold, and the lines below indented."""
     for line in text.splitlines():
         is_item = line.startswith((" ", "- "))
-        show(indented(Text(line.lstrip(" "), "cyan")) if is_item else Text(line, "bold"))
+        yield indented(Text(line.lstrip(" "), "cyan")) if is_item else Text(line, "bold")
 
 
 def counted(number: int, noun: str) -> str:
@@ -149,10 +146,12 @@ def write_json(data: object) -> None:
     write(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def report(data: object, text: str, *, json: bool) -> None:
-    """Print the outcome of a command: data as JSON, or a text."""
+def report(data: object, text: str, styled: Iterable[RenderableType] = (), *, json: bool) -> None:
+    """Print the outcome of a command: data as JSON, a text, or on a terminal its styled form."""
     if json:
         write_json(data)
+    elif styled and is_terminal():
+        show(Group(*styled))
     else:
         write(text)
 

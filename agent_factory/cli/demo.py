@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.demo import DemoError
 from agent_factory.demo.interrupt import STOPPED
 from agent_factory.errors import MissingExtra
@@ -33,7 +32,6 @@ def demo(
             help="local: the embedded model; or provider:name, a model of langchain's providers."
         ),
     ] = "local",
-    traceback: ShowTraceback = False,
 ) -> None:
     """A support desk for a small shop: tools, a review, a summary, a resumed thread."""
     console, errors = Console(), Console(stderr=True)

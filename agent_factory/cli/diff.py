@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
-from agent_factory.cli.error_reports import ShowTraceback
+from agent_factory.cli.error_reports import EXIT_FOUND
 from agent_factory.cli.loading import BuildFailed, load
 from agent_factory.topology.stopping_points import Verdict
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory diff plan.json shop.desk:agent
-
 agent-factory diff ../main/app.py:agent app.py:agent --exit-code
-
 agent-factory diff deployed.topology shop.desk:agent --threads --exit-code"""
-
-EXIT_DIFFERS = 1
-"""The exit code of `--exit-code` if the plans differ, as in diff and git, or if threads break."""
 
 _STYLES = {"added": "green", "removed": "red", "stands": "green", "breaks": "red"}
 """Styles of kinds of changes, and of verdicts; all other words are yellow."""
@@ -40,7 +35,6 @@ def diff(
         typer.Option("--threads", help="Show what happens to stored threads of OLD under NEW."),
     ] = False,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Show the changes from an agent to another: added, removed, renamed, moved.
 
@@ -77,17 +71,13 @@ def diff(
         data = {"differs": fails, "changes": difference.to_data()}
         rows = [(str(x.kind), x.part, x.name, x.detail) for x in difference.changes]
         text = str(difference)
-    if json:
-        console.write_json({"old": old, "new": new, **data})
-    elif rows and console.is_terminal():
-        for word, part, name, detail in rows:
-            verdict = (word, _STYLES.get(word, "yellow"))
-            console.show(Text.assemble(verdict, f" {part} ", (name, "bold")))
-            if detail:
-                console.show(console.indented(Text(detail)))
-    else:
-        console.write(text)
+    styled: list[RenderableType] = []
+    for word, part, name, detail in rows:
+        verdict = (word, _STYLES.get(word, "yellow"))
+        styled.append(Text.assemble(verdict, f" {part} ", (name, "bold")))
+        styled += [console.indented(Text(detail))] if detail else []
+    console.report({"old": old, "new": new, **data}, text, styled, json=json)
     if refused:
         raise refused[-1]
     if exit_code and fails:
-        raise typer.Exit(EXIT_DIFFERS)
+        raise typer.Exit(EXIT_FOUND)

@@ -11,12 +11,10 @@ from typing import Annotated, Literal
 import typer
 
 from agent_factory.cli import console
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.error_reports import CommandError
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory engine temporal
-
 agent-factory serve shop.service:service --engine temporal://127.0.0.1:7233"""
 
 PORTS = {"temporal": 7233, "restate": 8080}
@@ -34,34 +32,28 @@ def engine(
     data: Annotated[
         Path | None, typer.Option(help="A folder for its data, which a restart finds again.")
     ] = None,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Start a server of an engine on this machine, for development. Ctrl-C stops it."""
     port = port or PORTS[name]
     folder = data or Path(f".{name}")
     folder.mkdir(parents=True, exist_ok=True)
-    command, variables = _command(name, port, folder)
-    console.write(f"Pass --engine {name}://127.0.0.1:{port} to serve and worker.")
-    sys.stdout.flush()
-    os.execvpe(command[0], command, {**os.environ, **variables})  # its output, and its signals
-
-
-def _command(name: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The command that starts a server, and its environment."""
     program, install = _PROGRAMS[name]
     # Next to Python as well: the environment may not be active.
     found = shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
     if found is None:
         raise CommandError(f"The program {program} of the engine is not installed: {install}")
+    environment = dict(os.environ)
     if name == "temporal":
         # Not above: all commands would load the service.
         from agent_factory.service.engines.engine import SEARCH_ATTRIBUTES
 
         place = ["--port", str(port), "--db-filename", str(folder / "temporal.db")]
         attributes = [f"--search-attribute={name}=Keyword" for name in SEARCH_ATTRIBUTES]
-        return [found, "server", "start-dev", "--ip", "127.0.0.1", *place, *attributes], {}
-    addresses = {
-        "RESTATE_BASE_DIR": str(folder),
-        "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{port}",
-    }
-    return [found, "--node-name", "development"], addresses
+        command = [found, "server", "start-dev", "--ip", "127.0.0.1", *place, *attributes]
+    else:
+        command = [found, "--node-name", "development"]
+        environment["RESTATE_BASE_DIR"] = str(folder)
+        environment["RESTATE_INGRESS__BIND_ADDRESS"] = f"127.0.0.1:{port}"
+    console.write(f"Pass --engine {name}://127.0.0.1:{port} to serve and worker.")
+    sys.stdout.flush()
+    os.execvpe(found, command, environment)  # its output, and its signals

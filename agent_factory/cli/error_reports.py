@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
+from inspect import Parameter, Signature, signature
 from itertools import dropwhile
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,6 +19,9 @@ from rich.text import Text
 from agent_factory.demo.interrupt import STOPPED
 from agent_factory.errors import AgentFactoryError, MissingExtra
 from agent_factory.topology.model import printable
+
+EXIT_FOUND: Final = 1
+"""The exit code of a command that has found errors, differences, or work that is left."""
 
 EXIT_FAILED: Final = 2
 """The exit code of a command that could not do its work."""
@@ -38,12 +42,17 @@ class CommandError(Exception):
 
 
 def reporting_errors(command: Callable[..., object]) -> Callable[..., object]:
-    """Wrap a command: every exception becomes a sentence and an exit code."""
+    """Wrap a command: every exception becomes a sentence and an exit code.
+
+    The command gets the option `--traceback`, as a parameter only if it has one.
+    """
+    parameters = signature(command, eval_str=True).parameters
+    option = Parameter("traceback", Parameter.KEYWORD_ONLY, default=False, annotation=ShowTraceback)
 
     @wraps(command)
     def run(**options: object) -> object:
         try:
-            return command(**options)
+            return command(**{name: options[name] for name in parameters})
         except KeyboardInterrupt:
             Console(stderr=True).print(Text("\nStopped."))
             raise typer.Exit(STOPPED) from None
@@ -67,6 +76,9 @@ def reporting_errors(command: Callable[..., object]) -> Callable[..., object]:
             report_error(message)
             raise typer.Exit(EXIT_FAILED) from None
 
+    # Typer reads the options there.
+    declared = {**parameters, option.name: option}
+    run.__signature__ = Signature([*declared.values()])  # type: ignore[attr-defined]
     return run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib import import_module
 from inspect import getdoc
@@ -19,7 +20,7 @@ from rich.table import Table
 
 from agent_factory.cli import codes, console
 from agent_factory.cli.console import AsJson, Text
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.error_reports import CommandError
 from agent_factory.cli.loading import load
 from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError, did_you_mean
 from agent_factory.guarantees import undecided_calls
@@ -28,14 +29,10 @@ from agent_factory.topology.render.text import CORNERS, MOST_PATHS, meaning, ord
 from agent_factory.topology.topology import Topology
 from agent_factory.topology.transitions import Transition, paths_between
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory explain shop.desk:agent
-
 agent-factory explain shop.desk:agent model tools
-
 agent-factory explain shop.desk:agent --bounds --recordings tests/recordings
-
 agent-factory explain AF204"""
 
 
@@ -50,25 +47,23 @@ def explain(
     ] = False,
     recordings: Annotated[
         Path | None,
-        typer.Option(
-            "--recordings", metavar="FOLDER", help="With --bounds: what recorded runs have used."
-        ),
+        typer.Option(metavar="FOLDER", help="With --bounds: what recorded runs have used."),
     ] = None,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Explain in which order hooks and layers run, and why; or how a run gets from FROM to TO.
 
     `start` and `end` stand for __start__ and __end__. A code such as AF204 or AF301 instead of
     TARGET explains an error or a warning.
     """
-    is_code, table = bool(re.fullmatch(r"AF\d+", target)), None
+    is_code = bool(re.fullmatch(r"AF\d+", target))
+    styled: Iterable[RenderableType] = ()  # none of a code, whose example must not wrap
     if recordings is not None and not bounds:
         raise CommandError("--recordings needs --bounds. Add --bounds.")
     if bounds and (source is not None or is_code):
         raise CommandError("--bounds is about a whole agent: name the agent alone.")
     if bounds:
-        data, text, table = _bounds(target, recordings)
+        data, text, styled = _bounds(target, recordings)
     elif is_code:
         data, text = _code(target)
     elif source is not None and to is None:
@@ -89,17 +84,11 @@ def explain(
         else:
             source, to = _node(plan, source), _node(plan, to)
             text, data = plan.explain(source, to), _edge(target, plan, source, to)
-    if json:
-        console.write_json(data)
-    elif is_code or not console.is_terminal():  # code must not wrap
-        console.write(text)
-    elif table is not None:
-        console.show(table)
-    else:
-        console.show_lines(text)
+        styled = console.styled_lines(text)
+    console.report(data, text, styled, json=json)
 
 
-def _bounds(target: str, folder: Path | None) -> tuple[dict[str, object], str, RenderableType]:
+def _bounds(target: str, folder: Path | None) -> tuple[dict[str, object], str, list[Table | Text]]:
     """The bounds of a run: as data, as text, and as a table."""
     rows = load(target).plan.bounds().rows
     runs = _recorded_runs(folder) if folder is not None else []
@@ -125,7 +114,7 @@ def _bounds(target: str, folder: Path | None) -> tuple[dict[str, object], str, R
     if runs:
         data["recorded_runs"] = len(runs)
         lines.append(f"{console.counted(len(runs), 'recorded run')} in {folder}.")
-    return data, "\n".join(lines), Group(table, *[Text(x, "dim") for x in lines[-1:] if runs])
+    return data, "\n".join(lines), [table, *[Text(x, "dim") for x in lines[-1:] if runs]]
 
 
 def _recorded_runs(folder: Path) -> list[dict[str, float]]:

@@ -192,8 +192,7 @@ def load(text: str) -> Loaded:
             return Loaded(load_topology(read_text(target), target.place))
         except TopologyFileError as error:
             raise CommandError(str(error), error) from None
-    with _imported(target) as module:
-        attribute, value = _attribute(target, module)
+    with _imported(target) as (module, attribute, value):
         result = _loaded(f"{target.place}:{attribute}", value)
     if file := getattr(module, "__file__", None):
         result = replace(result, place=find_definition(Path(file), attribute.partition(".")[0]))
@@ -207,9 +206,8 @@ def load_agent(text: str) -> tuple[str, Any]:
     """
     from langgraph.graph.state import CompiledStateGraph
 
-    target = _runnable(text)
-    with _imported(target) as module:
-        attribute, value = _attribute(target, module)
+    target = target_of(text)
+    with _imported(target) as (_, attribute, value):
         if inspect.isroutine(value):
             value = value()
     if not isinstance(value, CompiledStateGraph):
@@ -220,9 +218,8 @@ def load_agent(text: str) -> tuple[str, Any]:
 
 def load_builder(text: str) -> Any:
     """The agent of a target, or a function of a model that builds the agent."""
-    target = _runnable(text)
-    with _imported(target) as module:
-        _, value = _attribute(target, module)
+    target = target_of(text)
+    with _imported(target) as (_, _, value):
         parameters = inspect.signature(value).parameters if inspect.isroutine(value) else {}
         # A function without required parameters builds the agent itself, unless a parameter is
         # the model.
@@ -253,25 +250,18 @@ def load_saver(text: str) -> Iterator[Any]:
             kind = getattr(importlib.import_module(package), name)
             value: Any = kind.from_conn_string(text.removeprefix("sqlite:///"))
         else:
-            with _imported(target := _runnable(text)) as module:
-                name, value = _attribute(target, module)
+            with _imported(target_of(text)) as (_, name, value):
                 value = result_of(name, value, "its saver") if inspect.isroutine(value) else value
         saver = stack.enter_context(value) if hasattr(value, "__enter__") else value
         getattr(saver, "setup", lambda: None)()  # creates the tables
         yield saver
 
 
-def _runnable(text: str) -> Target:
-    """The target of a text, refused if it is a plan."""
-    target = target_of(text)
+@contextmanager
+def _imported(target: Target) -> Iterator[tuple[ModuleType, str, Any]]:
+    """Module of a target, name and value there; errors of module and block become sentences."""
     if target.is_plan:
         raise CommandError(f"{target.place} is a plan. A plan cannot run; name the agent. {USAGE}")
-    return target
-
-
-@contextmanager
-def _imported(target: Target) -> Iterator[ModuleType]:
-    """Import the module of a target; errors of module and block become sentences."""
     root, name = root_and_name(target.path) if target.is_file else (Path.cwd(), target.place)
     with (
         importing_from(root, target.folders),
@@ -281,7 +271,8 @@ def _imported(target: Target) -> Iterator[ModuleType]:
         warnings.catch_warnings(action="ignore", category=AgentFactoryWarning),
         _errors_as_sentences(target, name),
     ):
-        yield import_file(target.path, name) if target.is_file else importlib.import_module(name)
+        module = import_file(target.path, name) if target.is_file else importlib.import_module(name)
+        yield module, *_attribute(target, module)
 
 
 @contextmanager

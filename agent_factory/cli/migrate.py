@@ -21,8 +21,8 @@ from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, counted
 from agent_factory.cli.error_reports import (
     EXIT_FAILED,
+    EXIT_FOUND,
     CommandError,
-    ShowTraceback,
     bug_report,
     report_error,
 )
@@ -77,21 +77,15 @@ def replace_bytes(file: Path, data: bytes) -> None:
         raise
 
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory migrate src
-
 agent-factory migrate src --write
-
 agent-factory migrate desk.py --to create_agent"""
 
 NEXT = (
     "Next: agent-factory check MODULE:AGENT lists what cannot be built here, and what is likely "
     "wrong, such as a review without a checkpointer."
 )
-
-EXIT_LEFT = 1
-"""The exit code if something is left to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +133,6 @@ def migrate(
         ),
     ] = Factory.REACT,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Migrate sources from create_react_agent and LangChain's create_agent to agent_factory.
 
@@ -203,22 +196,17 @@ def migrate(
     for failure in () if json else failures:
         report_error(failure.message)
     if left:
-        raise typer.Exit(EXIT_FAILED if failures else EXIT_LEFT)
+        raise typer.Exit(EXIT_FAILED if failures else EXIT_FOUND)
 
 
-def _migrated(file: Path, to: Factory) -> Migrated | Failure:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        return Failure(file, f"{file} cannot be read: {error.strerror}.")
-    return _migration(file, data, to)
-
-
-def _migration(file: Path, data: bytes, to: Factory) -> Migrated | Failure:
+def _migrated(file: Path, to: Factory, data: bytes | None = None) -> Migrated | Failure:
+    """The migration of a file, or of other bytes in its place."""
     from agent_factory.migrate import UnreadableSource, migrate_bytes
 
     try:
-        return Migrated(file, *migrate_bytes(data, to))
+        return Migrated(file, *migrate_bytes(file.read_bytes() if data is None else data, to))
+    except OSError as error:
+        return Failure(file, f"{file} cannot be read: {error.strerror}.")
     except UnreadableSource as error:
         return Failure(file, f"{file} cannot be parsed: {error}. It is unchanged.")
     # The other files of a folder are migrated all the same.
@@ -232,7 +220,7 @@ def _written(result: Migrated | Failure, to: Factory) -> Migrated | Failure:
         return result
     file, migration = result.file, result.migration
     # Before the file is written: a failure leaves the file unchanged.
-    again = _migration(file, result.data, to)
+    again = _migrated(file, to, result.data)
     if isinstance(again, Failure):
         return again
     try:

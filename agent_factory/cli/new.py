@@ -17,7 +17,7 @@ import typer
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.error_reports import CommandError
 from agent_factory.cli.loading import load_builder, root_and_name
 from agent_factory.errors import requirement
 
@@ -149,16 +149,12 @@ SNAPSHOT: Final = "tests/__snapshots__/test_agent/test_the_plan.topology"
 
 Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The folder to write into.")]
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory new middleware AuditTrail
-
 agent-factory new middleware Guard --hooks before_model,around_tool --dir shop"""
 
-AGENT_EXAMPLES = """Examples:
-
+AGENT_EXAMPLES = """\
 agent-factory new agent desk
-
 agent-factory new agent order_desk --dir products"""
 
 
@@ -171,7 +167,6 @@ def middleware(
     ] = "before_model",
     directory: Directory = Path(),
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Write a middleware and its tests, which pass and are fully typed.
 
@@ -209,7 +204,6 @@ def agent(
     ],
     directory: Directory = Path(),
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Write a product: an agent with a stack, tests, a snapshot of its plan, a trajectory.
 
@@ -247,12 +241,10 @@ def agent(
     console.report({"package": name, "files": written}, text, json=json)
 
 
-def _check_new(directory: Path, *paths: Path) -> None:
+def _check_new(folder: Path, *paths: Path) -> None:
     """Refuse a missing folder, and existing paths in a folder."""
-    if not directory.is_dir():
-        raise CommandError(
-            f"The folder {directory} does not exist. Create it, or use another --dir."
-        )
+    if not folder.is_dir():
+        raise CommandError(f"The folder {folder} does not exist. Create it, or use another --dir.")
     for path in paths:
         if path.exists():
             raise CommandError(f"{path} exists and is not changed. Use another name or --dir.")

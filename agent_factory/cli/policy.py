@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text as RichText
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson, Text
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.console import AsJson, Cells, Text
+from agent_factory.cli.error_reports import CommandError
 from agent_factory.cli.loading import load
 
 if TYPE_CHECKING:
     from agent_factory.review.policy import PolicyRow
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory policy shop.agent:agent
-
 agent-factory policy shop/agent.py --json"""
 
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red", "judge": "magenta"}
@@ -27,7 +24,6 @@ _STYLES = {"allow": "green", "ask": "yellow", "deny": "red", "judge": "magenta"}
 def policy(
     target: Annotated[str, typer.Argument(help="The agent: module:name or file.py:name.")],
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Show which calls of an agent's tools run, are asked about, judged or denied.
 
@@ -42,7 +38,7 @@ def policy(
     rows = policy_table(agent)
     firsts = {row.tool: row for row in reversed(rows)}
 
-    def cells(row: PolicyRow) -> dict[str, str | RichText]:
+    def cells(row: PolicyRow) -> Cells:
         is_first = row is firsts[row.tool]
         decision = f"{row.action}, or {row.otherwise}" if row.otherwise else row.action
         return {

@@ -11,19 +11,13 @@ from rich.table import Table
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.error_reports import EXIT_FOUND, CommandError
 from agent_factory.cli.loading import load_builder
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory replay shop.agent:build tests/recordings
-
 agent-factory replay shop/agent.py:agent tests/recordings -o report.html
-
 agent-factory replay shop.agent:build tests/recordings --allow-changes --json"""
-
-EXIT_DIFFERS = 1
-"""The exit code if a run has not passed."""
 
 _STYLES = {"passed": "green", "changed": "yellow", "failed": "bold red", "error": "bold red"}
 
@@ -54,7 +48,6 @@ def replay(
         typer.Option("--output", "-o", metavar="FILE", help="Write a page: report.html."),
     ] = None,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Replay recorded runs with the present agent, and show the changes.
 
@@ -80,22 +73,18 @@ def replay(
         raise CommandError(f"{error.subject} {error.reason} {error.hint}", error) from None
     if output is not None:
         console.save(report.to_html().encode(), output)
-    if json:
-        console.write_json({"agent": agent, "folder": str(folder), **report.to_data()})
-    elif console.is_terminal():
-        head, *rows, sums = report.rows()
-        table = Table(*head, show_footer=True)
-        for column, cell in zip(table.columns, sums, strict=True):
-            column.footer = cell
-            # The first two columns are words, all further columns numbers.
-            column.justify = "left" if cell in sums[:2] else "right"
-        for run, (name, verdict, *cells) in zip(report.runs, rows, strict=True):
-            lines = [Text(name, "bold"), *([Text(run.reason, "dim")] if run.reason else [])]
-            table.add_row(Group(*lines), Text(verdict, _STYLES[verdict]), *cells)
-        console.show(table)
-        console.show(Text(report.summary, "green" if report.passed else "bold"))
-    else:
-        console.write(str(report))
+    head, *rows, sums = report.rows()
+    table = Table(*head, show_footer=True)
+    for column, cell in zip(table.columns, sums, strict=True):
+        column.footer = cell
+        # The first two columns are words, all further columns numbers.
+        column.justify = "left" if cell in sums[:2] else "right"
+    for run, (name, verdict, *cells) in zip(report.runs, rows, strict=True):
+        lines = [Text(name, "bold"), *([Text(run.reason, "dim")] if run.reason else [])]
+        table.add_row(Group(*lines), Text(verdict, _STYLES[verdict]), *cells)
+    summary = Text(report.summary, "green" if report.passed else "bold")
+    data = {"agent": agent, "folder": str(folder), **report.to_data()}
+    console.report(data, str(report), [table, summary], json=json)
     good = {ReplayVerdict.PASSED, *([ReplayVerdict.CHANGED] if allow_changes else [])}
     if any(run.verdict not in good for run in report.runs):
-        raise typer.Exit(EXIT_DIFFERS)
+        raise typer.Exit(EXIT_FOUND)

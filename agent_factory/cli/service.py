@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import SpinnerColumn, TimeElapsedColumn
-from rich.text import Text as RichText
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.console import AsJson, Cells
+from agent_factory.cli.error_reports import CommandError
 from agent_factory.cli.loading import result_of, root_and_name
 
 if TYPE_CHECKING:
@@ -64,10 +63,8 @@ MetricsToken = Annotated[
     ),
 ]
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory worker shop.service:service --slots 32
-
 agent-factory worker shop/service.py:service"""
 
 
@@ -124,20 +121,19 @@ def worker(
     ] = None,
     host: Annotated[str, typer.Option(help="The address for that.")] = "127.0.0.1",
     metrics_token: MetricsToken = None,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Run jobs of a service until a stop (Ctrl-C, SIGTERM) or a drain.
 
     A worker takes over the runs of dead workers. On Postgres, start as many as you like.
     """
+    # Each look at an engine is a request. The module of the service may set another level.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     loaded_service = load_service(service, engine)
     health = None
     if port is not None:
         # Before the worker takes jobs: the port may be taken.
         health, port = health_thread(loaded_service, host, port, metrics_token)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     signals = _signals()
     loaded_service.start(slots=slots)
     if health is not None:
@@ -191,9 +187,7 @@ def end(service: Service, grace: float, signals: list[int]) -> None:
         os._exit(0)
 
 
-def health_thread(
-    service: Service, host: str, port: int, metrics_token: str | None
-) -> tuple[Thread, int]:
+def health_thread(service: Service, host: str, port: int, token: str | None) -> tuple[Thread, int]:
     """A thread for requests about the health of a worker, and the port, taken from now on."""
     from agent_factory.serve.health import health_app
     from agent_factory.serve.metrics import export_metrics
@@ -203,7 +197,7 @@ def health_thread(
 
     export_metrics()
     config = uvicorn.Config(
-        health_app(service, metrics_token), host=host, port=port, log_level="warning", ws="none"
+        health_app(service, token), host=host, port=port, log_level="warning", ws="none"
     )
     server = uvicorn.Server(config)
     sockets = [config.bind_socket()]
@@ -220,8 +214,7 @@ def serve(
         bool, typer.Option("--no-worker", help="Serve only; workers run elsewhere.")
     ] = False,
     authenticate: Annotated[
-        str | None,
-        typer.Option(help="A function that says who makes a request: module:name."),
+        str | None, typer.Option(help="A function that says who makes a request: module:name.")
     ] = None,
     origin: Annotated[
         list[str] | None,
@@ -246,7 +239,6 @@ def serve(
     grace: Grace = 30.0,
     engine: EngineUrl = None,
     metrics_token: MetricsToken = None,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Serve the agents of a service over HTTP, to clients of LangGraph's API.
 
@@ -309,7 +301,6 @@ def drain(
     worker: Annotated[str | None, typer.Option(help="Only this worker.")] = None,
     seconds: Annotated[float, typer.Option(help="The longest time to wait for them.")] = 600.0,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Let workers end after their runs, and wait for the end: before an update."""
     loaded_service = load_service(service)
@@ -333,7 +324,7 @@ def drain(
         raise typer.Exit(1)
 
 
-def reindex(service: Target, json: AsJson = False, traceback: ShowTraceback = False) -> None:
+def reindex(service: Target, json: AsJson = False) -> None:
     """Write the tables of threads and waits again from the checkpoints."""
     loaded_service = load_service(service)
     number = sum(1 for _ in console.with_progress(loaded_service.reindex(), "Indexing threads"))
@@ -360,7 +351,6 @@ def submit(
     by: Annotated[str, typer.Option(help="Who submits it, for the audit.")] = "terminal",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the answer.")] = False,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Give a message to an agent of a service, and show the answer as it arrives."""
     loaded_service = load_service(service)
@@ -384,8 +374,7 @@ def submit(
     print("\n" * has_text, end="")
     status = run.status
     if json:
-        data = {"run": run.id, "thread": run.thread_id, "status": status}
-        console.write_json(data)
+        console.write_json({"run": run.id, "thread": run.thread_id, "status": status})
     elif no_wait:
         console.write(f"Thread {run.thread_id}, run {run.id}: {status}.")
     elif status == "waiting":
@@ -402,7 +391,6 @@ def inbox(
     tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
     limit: Annotated[int, typer.Option(help="The most to show.")] = 50,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Show the open decisions of the threads of a service, the most urgent first."""
     loaded_service = load_service(service)
@@ -410,7 +398,7 @@ def inbox(
     # Eighty columns have little room, and most calls have no reviewers.
     has_reviewers = any(wait.reviewers for wait in waits)
 
-    def cells(wait: Wait) -> dict[str, str | RichText]:
+    def cells(wait: Wait) -> Cells:
         due = "" if wait.deadline is None else console.local_time(wait.deadline, "%H:%M")
         reviewers = {"reviewers": ", ".join(sorted(wait.reviewers))} if has_reviewers else {}
         return {
@@ -441,7 +429,6 @@ def decide(
     role: Annotated[list[str] | None, typer.Option(help="A role of the one who decides.")] = None,
     tenant: Tenant = None,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Decide about a waiting call. A worker continues the run."""
     loaded_service = load_service(service)
@@ -450,16 +437,8 @@ def decide(
     except ValueError as error:
         hint = """Write all arguments, such as --args '{"order_id": "A1", "euros": 5}'."""
         raise CommandError(f"--args is not JSON: {error}. {hint}") from error
-    run = loaded_service.decide(
-        wait,
-        decision,
-        by=by,
-        roles=role or (),
-        message=message,
-        args=arguments,
-        tenant=tenant,
-        via="cli",
-    )
+    options: Any = {"roles": role or (), "message": message, "args": arguments, "tenant": tenant}
+    run = loaded_service.decide(wait, decision, by=by, via="cli", **options)
     data = {"run": run.id, "thread": run.thread_id, "status": run.status}
     text = f"Decided: {decision}. Thread {run.thread_id} continues."
     console.report(data, text, json=json)
@@ -476,7 +455,6 @@ def approvals(
     ] = False,
     tenant: Tenant = None,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Show standing approvals, by which calls run without a question, or end an approval."""
     loaded_service = load_service(service)
@@ -487,7 +465,7 @@ def approvals(
         return
     rows = loaded_service.approvals(tenant=tenant, active=not everything)
 
-    def cells(row: StandingApproval) -> dict[str, str | RichText]:
+    def cells(row: StandingApproval) -> Cells:
         until = console.local_time(row.expires_at)
         until = until if row.revoked_at is None else f"revoked by {row.revoked_by}"
         return {

@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text
-from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.error_reports import CommandError
 from agent_factory.cli.loading import Loaded, load
 from agent_factory.topology.model import AGENT, END, MODEL, START, TOOLS, Call, Phase
 from agent_factory.topology.topology import Topology
@@ -92,12 +92,9 @@ TARGET_HELP = (
     "plan that was saved as .json or .topology."
 )
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory show shop.desk:agent
-
 agent-factory show app.py:agent --output plan.svg
-
 agent-factory show langgraph.json --json > plan.json"""
 
 
@@ -151,7 +148,6 @@ def show(
         bool, typer.Option("--settings", help="Show the settings of the middleware, too.")
     ] = False,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Show an agent: nodes, edges with their reasons, layers and tools.
 

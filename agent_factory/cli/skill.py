@@ -10,30 +10,25 @@ import typer
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, counted
-from agent_factory.cli.error_reports import CommandError, ShowTraceback, installed_version
+from agent_factory.cli.error_reports import CommandError, installed_version
 
 SKILL: Final = Path(str(files("agent_factory"))) / ".agents" / "skills" / "agent-factory"
 """The folder of the skill. The place in a package and the name are those that tools look for."""
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory skill
-
 agent-factory skill --copy .claude/skills
-
 agent-factory skill --copy .agents/skills --overwrite"""
 
 
 def skill(
     copy: Annotated[
-        Path | None,
-        typer.Option("--copy", metavar="FOLDER", help="Copy it into a folder of skills."),
+        Path | None, typer.Option(metavar="FOLDER", help="Copy it into a folder of skills.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="With --copy: replace files that differ.")
     ] = False,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Print the folder of the skill for coding agents, or copy the skill, as to .claude/skills.
 

@@ -11,17 +11,14 @@ from typing import Annotated
 
 import typer
 
-from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.loading import load_agent
 from agent_factory.cli.service import run_server
 
 GRACE = 2.0
 """Seconds to wait for runs when it is stopped."""
 
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory studio shop.agent:agent
-
 agent-factory studio shop/agent.py --db shop.db"""
 
 
@@ -38,7 +35,6 @@ def studio(
     ] = None,
     slots: Annotated[int, typer.Option(help="Runs at once.")] = 8,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """See agents work in a browser: messages, plan, decisions, cost, reviews, earlier moments.
 

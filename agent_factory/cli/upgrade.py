@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
-from agent_factory.cli.error_reports import ShowTraceback
+from agent_factory.cli.error_reports import EXIT_FOUND
 from agent_factory.cli.service import load_service
 
-if TYPE_CHECKING:
-    from agent_factory.service import Service, Upgrade
-
-EXAMPLES = """Examples:
-
+EXAMPLES = """\
 agent-factory upgrade shop.service:service
-
 agent-factory upgrade postgresql://user@host/desk --dry-run"""
-
-EXIT_LEFT = 1
-"""The exit code of `--dry-run` if there are steps to take."""
 
 
 def upgrade(
@@ -41,7 +33,6 @@ def upgrade(
         ),
     ] = False,
     json: AsJson = False,
-    traceback: ShowTraceback = False,
 ) -> None:
     """Bring the tables of a service into the form of this version, without losing anything.
 
@@ -66,7 +57,15 @@ def upgrade(
             for version, title in pending.steps.items():
                 console.write(f"  {version}  {title}.")
         if not dry_run:
-            _upgrade(loaded_service, pending)
+            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            with console.progress_bar("{task.description}", *columns) as bar:
+                task = bar.add_task("", total=None)
+
+                def report(version: int, done: int, total: int) -> None:
+                    title = pending.steps[version]
+                    bar.update(task, description=title, completed=done, total=total)
+
+                loaded_service.upgrade(report)
     if json:
         steps = [{"version": version, "title": title} for version, title in pending.steps.items()]
         numbers = {"before": pending.before, "after": pending.after}
@@ -74,16 +73,4 @@ def upgrade(
     elif upgraded:
         console.write(f"The database has version {pending.after} now.")
     if dry_run and pending.steps:
-        raise typer.Exit(EXIT_LEFT)
-
-
-def _upgrade(service: Service, pending: Upgrade) -> None:
-    """Take the steps, with a progress bar on a terminal."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with console.progress_bar("{task.description}", *columns) as bar:
-        task = bar.add_task("", total=None)
-
-        def report(version: int, done: int, total: int) -> None:
-            bar.update(task, description=pending.steps[version], completed=done, total=total)
-
-        service.upgrade(report)
+        raise typer.Exit(EXIT_FOUND)

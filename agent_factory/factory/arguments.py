@@ -156,14 +156,14 @@ def make_spec(arguments: Arguments) -> AgentSpec:
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
     if any(tool.background for tool in shape.tools):
         mistakes += background_without_worker(toolbox.client.values(), members)
-    mistakes += plan_mistakes(shape, topology, arguments, ToolSchemas(toolbox.client))
+    mistakes += plan_mistakes(members, shape, topology, arguments, ToolSchemas(toolbox.client))
     mistakes += refused_schemas(toolbox.client.values(), output_specs(format_), arguments.model)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         mistakes += collect_warnings(members, topology, arguments.checkpointer, handler)
     return AgentSpec(
         warnings=_raise_errors(mistakes, arguments.strict, arguments.ignore),
         model=chat_model_of(arguments.model),  # after the errors: a string creates a model
-        system_message=_system_message(arguments.system_prompt),
+        system_message=SystemMessage(p) if isinstance(p := arguments.system_prompt, str) else p,
         hooks=hooks,
         model_layers=around[Call.MODEL],
         tool_layers=around[Call.TOOL],
@@ -189,10 +189,6 @@ def _error_handler(handle_tool_errors: object, mistakes: list[SpecError]) -> Err
         return DEFAULT_HANDLER
     # In a tuple, because None is refused, too.
     return _attempt(lambda values: handler_for(*values), (handle_tool_errors,), mistakes)
-
-
-def _system_message(prompt: str | SystemMessage | None) -> SystemMessage | None:
-    return SystemMessage(prompt) if isinstance(prompt, str) else prompt
 
 
 def _rules(toolbox: Toolbox, outputs: Iterable[str], *, sequential_calls: bool) -> Rules:
@@ -418,7 +414,7 @@ def members_of(middleware: Any) -> tuple[tuple[Middleware, ...], list[SpecError]
     for member in members:
         name = member.name
         # Only hooks become nodes. In a plan, "clerk/Review" is the member of an agent inside.
-        if not name or "/" in name or (_is_reserved(name) and hooks_of(member)):
+        if not name or "/" in name or ({*RESERVED} & {*name} and hooks_of(member)):
             signs, hint = " and ".join(RESERVED), "Give the middleware another name."
             reason = f"must be a non-empty name without {signs}, which LangGraph reserves, or /."
             mistakes.append(SpecError(repr(name), reason, hint, code="AF104"))
@@ -438,7 +434,7 @@ def moves_of(
     names, moves = [member.name for member in members], []
     for old, new in moved.items():
         subject, path = f"moved[{old!r}]", {old}
-        invalid = [name for name in (old, new) if not isinstance(name, str) or _is_reserved(name)]
+        invalid = [n for n in (old, new) if not isinstance(n, str) or not n or {*RESERVED} & {*n}]
         mistakes += (wrong_type(subject, "the name of a middleware", n, hint) for n in invalid)
         if invalid:
             continue
@@ -457,10 +453,6 @@ def moves_of(
             mistakes.append(SpecError(subject, reason, remedy, code="AF122"))
         moves.append(Move(old, new))
     return tuple(moves)
-
-
-def _is_reserved(name: str) -> bool:
-    return not name or any(character in name for character in RESERVED)
 
 
 def no_common_path(
@@ -484,11 +476,16 @@ def no_common_path(
 
 
 def plan_mistakes(
-    shape: Shape, topology: Topology, arguments: Arguments, schemas: ToolSchemas
+    members: Sequence[Middleware],
+    shape: Shape,
+    topology: Topology,
+    arguments: Arguments,
+    schemas: ToolSchemas,
 ) -> Iterator[SpecError]:
     """Find the errors of a plan: impossible parts, and guarantees without proof."""
     yield from jumps_to_nowhere(shape)
     yield from unknown_nodes(arguments.nodes, topology)
+    yield from cached_threads(members, topology, arguments.nodes["node_policies"] or {})
     yield from guards_without_place(shape)
     yield from unfit_conditions(shape.guards, schemas)
     yield from refused_names(topology.tools, arguments.name)
@@ -614,6 +611,21 @@ def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[Spec
                 hint = f"Its nodes are {', '.join(topology.nodes)}."
                 reason, subject = "is not a node of this agent.", f"{argument}: {name!r}"
                 yield SpecError(subject, reason, hint, code="AF116")
+
+
+def cached_threads(
+    members: Sequence[Middleware], topology: Topology, policies: Mapping[str, NodePolicy]
+) -> Iterator[SpecError]:
+    """Find caches of nodes whose middleware depend on their thread, as a review does."""
+    bound = {member.name for member in members if member.needs_checkpointer}
+    nodes = {Call.MODEL: "model", Call.TOOL: "tools"}
+    places = [(hook.node, hook.owner) for hook in topology.hooks]
+    places += [(nodes.get(layer.call, ""), layer.owner) for layer in topology.layers]
+    for node, owner in places:
+        if owner in bound and getattr(policies.get(node), "cache_policy", None):
+            reason = f"would give a thread what {owner} decided in another thread."
+            hint = "Remove the cache_policy."
+            yield SpecError(f"node_policies[{node!r}]", reason, hint, code="AF132")
 
 
 # Warnings of a build

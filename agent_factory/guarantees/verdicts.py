@@ -681,7 +681,7 @@ class _Members:
             positions = frozenset(graph.positions_of(guard))
             condition = self.condition_of(guard)
             (coverage.denials if guard.action == "deny" else coverage.edits).update(positions)
-            if guard.decides_again:
+            if guard.decides_again and guard.action != "deny":  # a denial may be another member's
                 coverage.edits |= graph.positions.get(guard.owner, set())
             if condition is None:
                 coverage.always |= positions

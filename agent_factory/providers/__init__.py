@@ -5,18 +5,10 @@ Each rule stands here once, with its source, for the engine, middleware, servers
 """
 
 from agent_factory.providers.content import ServerCall, server_calls, sources_of
-from agent_factory.providers.endings import (
-    Ending,
-    ending_of,
-    reasons_in,
-    refusal_of,
-    refusal_text,
-    text_of,
-)
+from agent_factory.providers.endings import ending_of, reasons_in, refusal_of, refusal_text, text_of
 from agent_factory.providers.errors import is_overflow
 
 __all__ = [
-    "Ending",
     "ServerCall",
     "ending_of",
     "is_overflow",

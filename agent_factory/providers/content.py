@@ -88,10 +88,9 @@ def _blocks(message: AIMessage) -> Iterator[Mapping[str, Any]]:
 
 
 def _result(output: Any) -> str:
-    pages = output.get("sources") if isinstance(output, Mapping) else output
-    if isinstance(pages, list) and all(
-        isinstance(page, Mapping) and "url" in page for page in pages
-    ):
+    pages: Any = output.get("sources") if isinstance(output, Mapping) else output
+    is_list = isinstance(pages, list)
+    if is_list and all(isinstance(page, Mapping) and "url" in page for page in pages):
         return "\n".join(f"{page.get('title') or ''} {page['url']}".strip() for page in pages)
     if isinstance(output, str | None):
         return output or ""

@@ -26,6 +26,7 @@ _REASONS: Final[Mapping[EndingKind, frozenset[str]]] = {
             "spii",
             "recitation",
             "image_recitation",
+            "model_armor",  # Gemini on Vertex
             "error_toxic",  # Cohere
         }
     ),
@@ -54,7 +55,6 @@ _REASONS: Final[Mapping[EndingKind, frozenset[str]]] = {
 """The documented reasons of providers for answers that did not end by themselves."""
 
 _KINDS: Final = {name: kind for kind, names in _REASONS.items() for name in names}
-
 _KEYS = ("stop_reason", "finish_reason", "stopReason", "done_reason")
 
 CUT_CALL: Final = (
@@ -68,7 +68,6 @@ _NESTED_KEYS = (("incomplete_details", "reason"), ("prompt_feedback", "block_rea
 
 # Gemini's "unspecified" means that nothing was blocked; clients pass it as a number or a name.
 _NOT_BLOCKED = (None, 0, "0", "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
-
 
 _SENTENCES: Final[Mapping[EndingKind, str]] = {
     "refused": "The model or its provider refused to answer",
@@ -124,9 +123,6 @@ def ending_of(message: BaseMessage) -> Ending | None:
 
 def refusal_of(message: AIMessage) -> str | None:
     """The sign by which a provider marks an answer as a refusal; None without a sign.
-
-    The sign is a stop reason in `response_metadata` that providers document as a refusal, a text in
-    `additional_kwargs["refusal"]`, or a content block of type "refusal".
 
     >>> refusal_of(AIMessage("", response_metadata={"finish_reason": "SAFETY"}))
     'finish_reason: SAFETY'
@@ -193,12 +189,9 @@ def with_own_calls(message: AIMessage) -> AIMessage:
 
 def reasons_in(metadata: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """The reasons in the metadata of an answer, with the keys under which providers put them."""
-    for key in _KEYS:
-        if key in metadata:
-            yield key, metadata[key]
+    yield from ((key, metadata[key]) for key in _KEYS if key in metadata)
     for key, inner in _NESTED_KEYS:
-        details = metadata.get(key)
-        if details and isinstance(details, Mapping):
+        if isinstance(details := metadata.get(key), Mapping) and details:
             yield key, details.get(inner)
 
 

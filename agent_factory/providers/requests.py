@@ -10,29 +10,41 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
+from itertools import count, takewhile
 from operator import is_
 from typing import Any, Final
 
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    ToolMessage,
-    convert_to_openai_messages,
-)
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage, convert_to_openai_messages
+from langchain_core.messages.tool import tool_call
 from langchain_core.runnables.base import RunnableBinding
 
 from agent_factory.models import chat_models_of
-from agent_factory.providers.thoughts import has_thoughts, is_thought, without_thoughts
+from agent_factory.providers.endings import text_of
+from agent_factory.providers.thoughts import is_thought
 from agent_factory.upstream import ModelWrapper, model_params
 
 Rule = Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]]
 """Returns the messages of a request as a provider takes them; the same list if they are valid."""
 
+_Change = Callable[[AnyMessage], AnyMessage | None]
+
+ACKNOWLEDGEMENT: Final = "I have the results."
+"""Answer between a result and a message of the user, where a provider wants an answer there."""
+
+_NOTE: Final = "[Left out here: {}, which the provider does not take in this message.]"
+_MEDIA: Final = frozenset({"image", "image_url", "audio", "video", "file", "document"})
+_CUSTOM_OUTPUT: Final = "custom_tool_call_output"
+_ITEM_ID: Final = re.compile("(msg|fc|ctc)_")
+_OPENAI_MAKERS: Final = frozenset({"openai", "azure", "azure_openai"})
+_MAY_THINK: Final = ("bound", "inner", "kwargs", "thinking", "additional_model_request_fields")
+_NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
+
 
 def provider_of(model: object) -> str | None:
-    """Return the name by which LangChain knows the provider of a chat model with rules.
+    """Return LangChain's name of the provider of a model, or of the first in a chain, with rules.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> provider_of(ScriptedChatModel(["Hello!"])) is None
@@ -82,10 +94,10 @@ def settings_for(provider: str, model: Any, messages: Sequence[AnyMessage]) -> d
             form["reasoning_content"] = message.additional_kwargs.get("reasoning_content", "")
     extra: Any = None
     while isinstance(model, RunnableBinding | ModelWrapper):
-        if isinstance(model, ModelWrapper):
-            model = model.inner
-        else:
-            extra, model = extra or model.kwargs.get("extra_body"), model.bound
+        extra = extra or getattr(model, "kwargs", {}).get("extra_body")
+        model = model.inner if isinstance(model, ModelWrapper) else model.bound
+    if not isinstance(model, BaseChatModel):  # a chain, whose models all get the settings
+        return {}
     extra = extra or getattr(model, "extra_body", None) or {}
     return {"extra_body": {**extra, "messages": body}}
 
@@ -98,31 +110,35 @@ def model_for(provider: str, model: Any, messages: Sequence[AnyMessage]) -> Any:
     build-with-claude/extended-thinking). Another model may have begun the turn, or a redaction may
     have left the thought out.
     """
-    if isinstance(model, RunnableBinding):
-        inner = model_for(provider, model.bound, messages)
-        return model if inner is model.bound else model.model_copy(update={"bound": inner})
-    if isinstance(model, ModelWrapper):
-        inner = model_for(provider, model.inner, messages)
-        return model if inner is model.inner else model.model_copy(update={"inner": inner})
-    thinking = getattr(model, "thinking", None)
-    if provider != "anthropic" or not thinking or thinking.get("type") != "enabled":
-        return model
-    for message in reversed(messages):
-        if message.type == "human":
-            break
-        has_calls = isinstance(message, AIMessage) and message.tool_calls
-        if has_calls and not any(map(is_thought, message.content[:1])):
-            return model.model_copy(update={"thinking": {"type": "disabled"}})
-    return model
+    turn = takewhile(lambda message: message.type != "human", reversed(messages))
+    answers = (m for m in turn if isinstance(m, AIMessage) and m.tool_calls)
+    is_whole = all(any(map(is_thought, answer.content[:1])) for answer in answers)
+    return model if is_whole or provider not in _MANUAL else _without_thinking(model)
 
 
-def _changed(
-    change: Callable[[AnyMessage], AnyMessage | None], messages: Sequence[AnyMessage]
-) -> Sequence[AnyMessage]:
+def _without_thinking(value: Any) -> Any:
+    """Return a model or settings whose manual thinking is switched off; the same without any."""
+    match value:
+        case {"thinking": {"type": "enabled"}}:
+            return {**value, "thinking": {"type": "disabled"}}
+        case RunnableBinding() | BaseChatModel():
+            fields = {name: each for name, each in vars(value).items() if name in _MAY_THINK}
+            update = {n: _without_thinking(each) for n, each in _without_thinking(fields).items()}
+            is_same = all(update[name] is each for name, each in fields.items())
+            return value if is_same else value.model_copy(update=update)
+    return value
+
+
+def _changed(change: _Change, messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
     """Return changed messages without those that became None; the same list without a change."""
     copies = [copy for message in messages if (copy := change(message)) is not None]
     is_same = len(copies) == len(messages) and all(map(is_, copies, messages))
     return messages if is_same else copies
+
+
+def _for_each(change: _Change) -> Rule:
+    """Make a rule of a function that changes one message."""
+    return partial(_changed, change)
 
 
 def _with_content(message: AnyMessage, content: Any) -> AnyMessage:
@@ -132,6 +148,7 @@ def _with_content(message: AnyMessage, content: Any) -> AnyMessage:
     return message if is_same else message.model_copy(update={"content": content})
 
 
+@_for_each
 def without_empty_text(message: AnyMessage) -> AnyMessage | None:
     """Return an answer without empty texts; None if nothing is left.
 
@@ -143,21 +160,34 @@ def without_empty_text(message: AnyMessage) -> AnyMessage | None:
     """
     if not isinstance(message, AIMessage):
         return message
-    content: Any = message.content
-    if isinstance(content, list):
+    if isinstance(message.content, str):
+        content: Any = message.content if message.content.strip() else ""
+    else:
         content = _texts_and_blocks(message)
-    elif not content.strip():
-        content = ""
     if not (content or message.tool_calls or message.invalid_tool_calls):
         return None
     return _with_content(message, content)
 
 
-def _texts_and_blocks(message: AIMessage) -> list[Any]:
-    """Return the content of an answer as blocks, without empty texts."""
+def _blocks_of(message: AnyMessage) -> list[dict[str, Any]]:
+    content = () if isinstance(message.content, str) else message.content
+    return [block for block in content if isinstance(block, dict)]
+
+
+def _texts_and_blocks(message: AnyMessage) -> list[Any]:
+    """Return the content of a message as blocks, without empty texts.
+
+    The stream of Gemini ends with an empty text that holds the signature of the answer.
+    """
     blocks = [message.content] if isinstance(message.content, str) else message.content
     content = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
-    return [b for b in content if b.get("type") != "text" or str(b.get("text") or "").strip()]
+    return [
+        block
+        for block in content
+        if block.get("type") != "text"
+        or block.get("extras")
+        or str(block.get("text") or "").strip()
+    ]
 
 
 def with_joined_answers(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
@@ -172,31 +202,30 @@ def with_joined_answers(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
         last = valid[-1] if valid else None
         if isinstance(message, AIMessage) and isinstance(last, AIMessage) and not last.tool_calls:
             content = [*_texts_and_blocks(last), *_texts_and_blocks(message)]
-            valid[-1] = message.model_copy(update={"content": content})
+            metadata = {**last.response_metadata, **message.response_metadata}
+            update = {"content": content, "response_metadata": metadata}
+            valid[-1] = message.model_copy(update=update)
         else:
             valid.append(message)
     return messages if len(valid) == len(messages) else valid
-
-
-_SERVER_CALLS: Final = frozenset({"server_tool_use", "mcp_tool_use"})
 
 
 def with_ended_server_calls(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
     """Return messages without calls of server tools that have no result, except the last message.
 
     Anthropic: a `server_tool_use` without a result is refused unless the message is the last, which
-    the API then goes on with (platform.claude.com, build-with-claude/handling-stop-reasons).
+    the API then goes on with (platform.claude.com, build-with-claude/handling-stop-reasons). Code
+    that calls tools of the client has its result behind theirs.
     """
     last = messages[-1] if messages else None
+    every = [block for message in messages for block in _blocks_of(message)]
+    answered = {b.get("tool_use_id") or (b.get("caller") or {}).get("tool_id") for b in every}
 
     def ended(message: AnyMessage) -> AnyMessage:
-        content = message.content
-        if message is last or not isinstance(message, AIMessage) or isinstance(content, str):
-            return message
-        blocks = [block for block in content if isinstance(block, dict)]
-        open_ids = {b.get("id") for b in blocks if b.get("type") in _SERVER_CALLS}
-        open_ids -= {block.get("tool_use_id") for block in blocks}
-        if not open_ids:
+        blocks = _blocks_of(message)
+        calls = (b for b in blocks if b.get("type") in ("server_tool_use", "mcp_tool_use"))
+        open_ids = {call.get("id") for call in calls} - answered
+        if message is last or not isinstance(message, AIMessage) or not open_ids:
             return message
         return _with_content(message, [b for b in blocks if b.get("id") not in open_ids])
 
@@ -209,12 +238,15 @@ def with_unique_ids(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
     Anthropic: "`tool_use` ids must be unique" in a request. Models of other providers count from 1
     in each answer.
     """
-    calls = (call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls)
-    times = Counter(call["id"] for call in calls)
-    if not times or max(times.values()) == 1:
+    calls = [call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls]
+    ids, seen = {call["id"] for call in calls}, Counter[str | None]()
+    if len(ids) == len(calls):
         return messages
-    seen: Counter[str | None] = Counter()
     new_ids: dict[str | None, str] = {}
+
+    def with_new_id(block: Any) -> Any:
+        id_ = block.get("id") if isinstance(block, dict) else None
+        return {**block, "id": new_ids[id_]} if id_ in new_ids else block
 
     def renamed(message: AnyMessage) -> AnyMessage:
         if isinstance(message, ToolMessage) and message.tool_call_id in new_ids:
@@ -223,27 +255,18 @@ def with_unique_ids(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
             return message
         for call in message.tool_calls:
             seen[call["id"]] += 1
-            new_ids.pop(call["id"], None)
             if seen[call["id"]] > 1:
-                new_ids[call["id"]] = f"{call['id']}_{seen[call['id']]}"
+                names = (f"{call['id']}_{number}" for number in count(seen[call["id"]]))
+                new_ids[call["id"]] = next(name for name in names if name not in ids)
+                ids.add(new_ids[call["id"]])
         if new_ids.keys().isdisjoint(call["id"] for call in message.tool_calls):
             return message
-        calls = [{**call, "id": new_ids.get(call["id"], call["id"])} for call in message.tool_calls]
-        content = message.content
-        if isinstance(content, list):  # blocks repeat the calls
-            content = [
-                {**block, "id": new_ids[block["id"]]}
-                if isinstance(block, dict) and block.get("id") in new_ids
-                else block
-                for block in content
-            ]
-        return message.model_copy(update={"tool_calls": calls, "content": content})
+        update: dict[str, Any] = {"tool_calls": [with_new_id(call) for call in message.tool_calls]}
+        if isinstance(message.content, list):  # blocks repeat the calls
+            update["content"] = [with_new_id(block) for block in message.content]
+        return message.model_copy(update=update)
 
     return _changed(renamed, messages)
-
-
-ACKNOWLEDGEMENT: Final = "I have the results."
-"""Answer between a result and a message of the user, where a provider wants an answer there."""
 
 
 def with_answers_to_results(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
@@ -261,9 +284,6 @@ def with_answers_to_results(messages: Sequence[AnyMessage]) -> Sequence[AnyMessa
     return messages if len(valid) == len(messages) else valid
 
 
-_CUSTOM_CALL, _CUSTOM_OUTPUT = "custom_tool_call", "custom_tool_call_output"
-
-
 def with_custom_outputs(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
     """Return messages in which results of custom tools have the form of their calls.
 
@@ -271,62 +291,47 @@ def with_custom_outputs(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
     (platform.openai.com/docs/guides/function-calling, custom tools). Errors, decisions of people
     and placeholders are plain texts.
     """
-    ids = {
-        block.get("call_id")
-        for message in messages
-        if isinstance(message, AIMessage) and isinstance(message.content, list)
-        for block in message.content
-        if isinstance(block, dict) and block.get("type") == _CUSTOM_CALL
-    }
-    if not ids:
-        return messages
+    blocks = (block for m in messages if isinstance(m, AIMessage) for block in _blocks_of(m))
+    ids = {block.get("call_id") for block in blocks if block.get("type") == "custom_tool_call"}
 
     def answered(message: AnyMessage) -> AnyMessage:
         if not isinstance(message, ToolMessage) or message.tool_call_id not in ids:
             return message
-        content: Any = message.content
-        first = content[0] if content and isinstance(content, list) else None
-        if isinstance(first, dict) and first.get("type") == _CUSTOM_OUTPUT:
-            return message
         output = {"type": _CUSTOM_OUTPUT, "output": message.text}
+        if any(block.get("type") == output["type"] for block in _blocks_of(message)[:1]):
+            return message
         return message.model_copy(update={"content": [output]})
 
     return _changed(answered, messages)
 
 
-_ITEM_ID = re.compile("(msg|fc|ctc)_")
-
-
+@_for_each
 def with_whole_items(message: AnyMessage) -> AnyMessage:
     """Return an answer of OpenAI's Responses API whose items are complete.
 
     OpenAI refuses "an item provided without its required 'reasoning' item", and a reasoning item
     without the item behind it (platform.openai.com/docs/guides/reasoning). Items without an id are
-    free of both. An answer that took reasoning tokens and has no reasoning item has lost the item.
+    free of both. An answer with reasoning tokens and without such an item has lost the item. A
+    block of a call that the answer does not have (redactions of old streams) never has a result.
     """
     if not isinstance(message, AIMessage) or not isinstance(message.content, list):
         return message
-    blocks: list[Any] = list(message.content)
+    ids = {call["id"] for call in message.tool_calls}
+    calls = [block for block in _blocks_of(message) if block.get("type") == "tool_call"]
+    lost = [call for call in calls if call.get("id") not in ids]
+    blocks: list[Any] = [block for block in message.content if block not in lost]
     while blocks and is_thought(blocks[-1]) and not message.tool_calls:
         blocks.pop()
     usage: Any = message.usage_metadata or {}
-    lost = (usage.get("output_token_details") or {}).get("reasoning") and not any(
-        map(is_thought, blocks)
-    )
-    if lost:
-        blocks = [_without_item_id(block) for block in blocks]
+    details = usage.get("output_token_details") or {}
+    if details.get("reasoning") and not any(map(is_thought, blocks)):
+        for index, block in enumerate(blocks):
+            if isinstance(block, dict) and _ITEM_ID.match(str(block.get("id", ""))):
+                blocks[index] = {key: value for key, value in block.items() if key != "id"}
     return _with_content(message, blocks)
 
 
-def _without_item_id(block: Any) -> Any:
-    if not isinstance(block, dict) or not _ITEM_ID.match(str(block.get("id", ""))):
-        return block
-    return {key: value for key, value in block.items() if key != "id"}
-
-
-_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
-
-
+@_for_each
 def with_valid_name(message: AnyMessage) -> AnyMessage:
     """Return a message whose name has no character that OpenAI refuses.
 
@@ -337,6 +342,7 @@ def with_valid_name(message: AnyMessage) -> AnyMessage:
     return message.model_copy(update={"name": _NOT_IN_NAMES.sub("_", message.name)})
 
 
+@_for_each
 def with_texts_as_results(message: AnyMessage) -> AnyMessage:
     """Return a result that Gemini reads as the text that it is.
 
@@ -346,80 +352,122 @@ def with_texts_as_results(message: AnyMessage) -> AnyMessage:
     """
     if not isinstance(message, ToolMessage) or not isinstance(message.content, str):
         return message
-    is_error = message.status == "error"
+    key = "error" if message.status == "error" else "output"
     try:
         value = json.loads(message.content)
     except ValueError:  # a text that is sent as it is
-        value = message.content if is_error else {}
-    if isinstance(value, dict) and ("error" in value or not is_error):
+        value = message.content if key == "error" else {}
+    if isinstance(value, dict) and (key in value or key == "output"):
         return message
-    key = "error" if is_error else "output"
     return message.model_copy(update={"content": json.dumps({key: message.content})})
 
 
+@_for_each
 def with_results_of_text(message: AnyMessage) -> AnyMessage:
     """Return a result without pictures and files, which these providers take from users alone.
 
-    Mistral, Groq and DeepSeek document texts in results. Their packages (seen with
-    langchain-mistralai 1.1.6, -groq 1.1.3, -deepseek 1.1.1) send LangChain's own blocks, or the
-    letters of their base64.
+    Their APIs document texts in results. Their packages (seen with langchain-mistralai 1.1.6, -groq
+    1.1.3, -deepseek 1.1.1, -fireworks 1.7.1) send LangChain's own blocks, or parts of them.
     """
     if not isinstance(message, ToolMessage) or isinstance(message.content, str):
         return message
-    blocks: list[Any] = list(message.content)
-    for index, block in enumerate(blocks):
-        if isinstance(block, dict) and block.get("type") != "text":
-            kind = block.get("type")
-            words = f"[Left out here: {kind}, which the provider does not take in a result.]"
-            blocks[index] = {"type": "text", "text": words}
-    return _with_content(message, blocks)
+    blocks = _texts_and_blocks(message)
+    if blocks and blocks == message.content and all(b.get("type") == "text" for b in blocks):
+        return message
+    texts = [b.get("text") or b.get("output") or _NOTE.format(b.get("type")) for b in blocks]
+    return message.model_copy(update={"content": "\n".join(map(str, texts))})
 
 
-def _without_foreign_thoughts(makers: Collection[str]) -> Rule:
-    """Return a rule by which thoughts of other makers are left out.
+def with_results_of_chat(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
+    """Return messages in which results of calls of OpenAI's Chat Completions are texts.
 
-    `response_metadata["model_provider"]` names the maker of an answer. No provider documents the
-    thoughts of another provider; several packages send them all the same.
+    Its tool messages are texts (platform.openai.com/docs/api-reference/chat). The Responses API,
+    whose answers have no `finish_reason`, takes pictures. The last answer of OpenAI tells the API;
+    before its first, texts are valid in both.
+    """
+    metadata = (message.response_metadata for message in reversed(messages))
+    last = next((m for m in metadata if m.get("model_provider") in _OPENAI_MAKERS), None)
+    return messages if last and "finish_reason" not in last else with_results_of_text(messages)
+
+
+@_for_each
+def with_listed_calls(message: AnyMessage) -> AnyMessage:
+    """Return an answer whose calls all stand where packages look for them.
+
+    langchain-nvidia-ai-endpoints 1.5 sends the calls of `additional_kwargs`, which streams and
+    other models do not fill; langchain-litellm 0.11, and `settings_for`, send no invalid calls. The
+    APIs refuse a result without its call.
+    """
+    if not isinstance(message, AIMessage):
+        return message
+    cut = [tool_call(name=c["name"] or "", args={}, id=c["id"]) for c in message.invalid_tool_calls]
+    calls = [*message.tool_calls, *cut]
+    listed = message.additional_kwargs.get("tool_calls") or ()
+    if not cut and [call["id"] for call in calls] == [dict(call).get("id") for call in listed]:
+        return message
+    form: Any = convert_to_openai_messages(AIMessage("", tool_calls=calls))
+    kwargs = {**message.additional_kwargs, "tool_calls": form["tool_calls"]}
+    update = {"tool_calls": calls, "invalid_tool_calls": [], "additional_kwargs": kwargs}
+    return message.model_copy(update=update)
+
+
+def _by_rules(makers: Set[str], *rules: Rule) -> tuple[Rule, ...]:
+    """Return rules, and before them: answers of other makers are their texts and calls alone.
+
+    So are results of OpenAI's custom tools. `response_metadata["model_provider"]` names the maker.
+    No provider documents the thoughts and items of another provider; packages send them, and
+    langchain-google-vertexai 3.2 raises. Without makers, the provider takes texts alone.
     """
 
-    def own(message: AnyMessage) -> AnyMessage:
-        maker = message.response_metadata.get("model_provider", "")
-        if maker in makers or not has_thoughts(message) or (makers and not maker):
+    @_for_each
+    def without_foreign_blocks(message: AnyMessage) -> AnyMessage | None:
+        content, blocks = message.content, _blocks_of(message)
+        if isinstance(message, ToolMessage) and not makers & _OPENAI_MAKERS:
+            outputs = [str(b.get("output")) for b in blocks if b.get("type") == _CUSTOM_OUTPUT]
+            return _with_content(message, "\n".join(outputs)) if outputs else message
+        if not isinstance(message, AIMessage | ToolMessage) or isinstance(content, str):
             return message
-        return without_thoughts(message)
+        maker = message.response_metadata.get("model_provider", "")
+        if maker in makers or (makers and not maker) or isinstance(message, ToolMessage):
+            is_mixed = len(blocks) < len(content)
+            return _with_content(message, _texts_and_blocks(message)) if is_mixed else message
+        notes = [_NOTE.format(block["type"]) for block in blocks if block.get("type") in _MEDIA]
+        text = "\n".join(filter(None, [text_of(message), *notes]))
+        has_calls = message.tool_calls or message.invalid_tool_calls
+        return _with_content(message, text) if text.strip() or has_calls else None
 
-    return partial(_changed, own)
+    return (without_foreign_blocks, *rules)
 
 
-_TEXTS: Final = partial(_changed, without_empty_text)
-_OPENAI: Final = (
-    _without_foreign_thoughts({"openai", "azure", "azure_openai"}),
-    with_custom_outputs,
-    partial(_changed, with_whole_items),
-    partial(_changed, with_valid_name),
+_CLAUDE_NAMES: Final = ("anthropic", "anthropicvertex", "anthropic-bedrock", "anthropic-mantle")
+_MANUAL: Final = frozenset({*_CLAUDE_NAMES, "amazon_bedrock"})
+_CLAUDE: Final = (without_empty_text, with_joined_answers, with_ended_server_calls, with_unique_ids)
+_GEMINI: Final = (without_empty_text, with_joined_answers, with_texts_as_results)
+_OPENAI: Final = _by_rules(
+    _OPENAI_MAKERS,
+    *(with_custom_outputs, with_whole_items, with_valid_name, with_results_of_chat),
 )
-_RESULTS: Final = partial(_changed, with_results_of_text)
-_CLAUDE: Final = (_TEXTS, with_joined_answers, with_ended_server_calls, with_unique_ids)
+# They share the form of Chat Completions, without custom tools and items.
+_COMPATIBLE: Final = _by_rules(set(), without_empty_text, with_valid_name, with_results_of_text)
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
-    "anthropic": (_without_foreign_thoughts({"anthropic"}), *_CLAUDE),
-    "amazon_bedrock": (_without_foreign_thoughts({"bedrock", "bedrock_converse"}), *_CLAUDE),
-    "google_genai": (
-        _without_foreign_thoughts({"google_genai"}),
-        _TEXTS,
-        with_joined_answers,
-        partial(_changed, with_texts_as_results),
-    ),
-    "mistral": (
-        _without_foreign_thoughts({"mistralai"}),
-        _TEXTS,
-        with_answers_to_results,
-        _RESULTS,
+    **dict.fromkeys(_CLAUDE_NAMES, _by_rules({"anthropic"}, *_CLAUDE)),
+    "amazon_bedrock": _by_rules({"bedrock", "bedrock_converse"}, *_CLAUDE),
+    "google_genai": _by_rules({"google_genai"}, *_GEMINI),
+    "google_vertexai": _by_rules({"google_vertexai"}, with_results_of_text, *_GEMINI),
+    "mistral": _by_rules(
+        {"mistralai"}, without_empty_text, with_answers_to_results, with_results_of_text
     ),
     # langchain-cohere 0.6 cannot send back even the thoughts that it has read.
-    "cohere": (_without_foreign_thoughts(()), _TEXTS),
-    "ollama": (_without_foreign_thoughts({"ollama"}), _RESULTS),
-    **dict.fromkeys(("openai", "azure"), _OPENAI),
-    **dict.fromkeys(("deepseek", "xai", "groq"), (*_OPENAI, _RESULTS)),
+    "cohere": _by_rules(set(), without_empty_text),
+    "ollama": _by_rules({"ollama"}, with_results_of_text),
+    **dict.fromkeys(("openai", "openai-mantle", "azure"), _OPENAI),
+    # Its answers by the Responses API have OpenAI's name.
+    "xai": _by_rules({"xai", "openai"}, with_whole_items, with_valid_name, with_results_of_text),
+    **dict.fromkeys(("cerebras", "fireworks", "groq", "huggingface"), _COMPATIBLE),
+    **dict.fromkeys(("openrouter", "perplexity", "together"), _COMPATIBLE),
+    **dict.fromkeys(("NVIDIA", "deepseek"), (*_COMPATIBLE, with_listed_calls)),
+    # langchain-litellm 0.11 passes pictures of results on in a message of the user.
+    "litellm": _by_rules(set(), without_empty_text, with_listed_calls),
 }
 """The rules of each provider, in the order in which they apply."""

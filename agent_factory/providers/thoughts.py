@@ -70,7 +70,8 @@ class Conversation:
             if stamp.get("prefix") == prefix and follows:
                 self._last_thoughts = prefix
             else:
-                message = without_thoughts(message)
+                content = [block for block in message.content if not is_thought(block)]
+                message = message.model_copy(update={"content": content})
         self._digest = _digest([self._digest, _form_of(message)])
         return message
 
@@ -110,12 +111,6 @@ def has_thoughts(message: BaseMessage) -> bool:
     if isinstance(message.content, str) or not isinstance(message, AIMessage):
         return False
     return any(map(is_thought, message.content))
-
-
-def without_thoughts(message: AnyMessage) -> AnyMessage:
-    """Return a message without the blocks in which the model thinks."""
-    content = [block for block in message.content if not is_thought(block)]
-    return message.model_copy(update={"content": content})
 
 
 def _form_of(message: BaseMessage) -> list[Any]:

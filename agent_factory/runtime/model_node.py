@@ -455,17 +455,17 @@ class _Call:
             inner = inner.bound
         # A layer may add dicts and tuples. For other lists the conversion only costs time.
         has_messages = all(issubclass(kind, BaseMessage) for kind in set(map(type, messages)))
-        kind = type(inner)
-        provider = None
+        kind, provider = type(inner), None
         if _HAVE_RULES.get(kind, True):
             provider = provider_of(inner)
             # Of wrappers and fallbacks, each object may be for another provider.
             if isinstance(inner, BaseChatModel) and not isinstance(inner, ModelWrapper):
                 _HAVE_RULES[kind] = provider is not None
-            if provider is not None:
+            keeps = any(map(preserves_thoughts, map(model_name, chat_models_of(inner))))
+            if provider is not None or (keeps and not isinstance(inner, BaseChatModel)):
                 messages, has_messages = convert_to_messages(messages), True
-                if preserves_thoughts(model_name(chat_models_of(inner)[0])):
-                    tools = bound_tools(self.model)
+                if keeps:
+                    tools = map(bound_tools, [self.model, *getattr(inner, "runnables", ())])
                     messages, self.conversation = with_valid_thoughts(messages, tools, self.system)
                 messages = valid_messages(provider, messages)
         if self.system is not None:

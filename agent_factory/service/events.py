@@ -164,25 +164,24 @@ class EventLog:
         A moment stands for no news: the caller waits for the next signal. Once in `Pace.wake`,
         `has_ended` is asked whether the job writes no more rows.
         """
-        checked_at = time.monotonic()
+        checked_at, is_last = time.monotonic(), False
         while True:
             moment = self.signals.now("events", job)
             rows: Sequence[Any] = ()
             # A stream waits for a database that restarts, and goes on.
             with suppress(DatabaseUnavailable):
                 rows = self._database.rows(self._read, {"its_job": job, "after": after})
+                if is_last and not rows:
+                    return
+            is_last = False
             for row in rows:
                 after = row.id
                 yield row.id, [load(part) for part in load(row.data)]
-            now = time.monotonic()
-            # There may be more than one page.
-            if rows:
-                continue
-            if now - checked_at > self._pace.wake:
-                if has_ended():
-                    return
-                checked_at = now
-            yield moment
+            if not rows and time.monotonic() - checked_at > self._pace.wake:
+                # Another look follows: the last rows may have come since this look.
+                is_last, checked_at = has_ended(), time.monotonic()
+            if not (rows or is_last):  # there may be more rows than one page
+                yield moment
 
     def close(self) -> None:
         """Write gathered events, and end the thread."""

@@ -54,9 +54,10 @@ _FOLLOWING = (
     .limit(1)
 )
 
-_IS_QUEUED = (threads.c.status == "queued") & threads.c.agent.in_(
-    bindparam("agents", expanding=True)
+_IS_QUEUED = (threads.c.status == "queued") & threads.c.tenant.not_in(
+    bindparam("full", expanding=True)
 )
+_IS_QUEUED &= threads.c.agent.in_(bindparam("agents", expanding=True))
 _IS_LIMITED = select(limits.c.tenant).where(limits.c.tenant == threads.c.tenant).exists()
 _HAS_LIMIT = select(limits.c.tenant).where(limits.c.tenant == bindparam("its_tenant")).exists()
 _IS_DUE = func.coalesce(threads.c.due, 0.0) <= clock()
@@ -66,12 +67,7 @@ _LOOK = select(
 ).where(_IS_QUEUED)
 _DUE = (
     select(threads.c.thread_id, threads.c.tenant, _IS_LIMITED.label("is_limited"))
-    .where(
-        _IS_QUEUED,
-        _IS_DUE,
-        threads.c.tenant.not_in(bindparam("full", expanding=True)),
-        threads.c.thread_id.not_in(bindparam("taken", expanding=True)),
-    )
+    .where(_IS_QUEUED, _IS_DUE, threads.c.thread_id.not_in(bindparam("taken", expanding=True)))
     .order_by(threads.c.priority.desc(), threads.c.turn)
     .limit(bindparam("most"))
     # Without threads that another worker takes now.
@@ -207,7 +203,8 @@ class Claims(NamedTuple):
     Args:
         taken: The jobs.
         may_be_more: Whether more may be due: the most were taken, or a tenant has a limit.
-        is_contended: Whether another worker counts the jobs of a tenant with a limit now.
+        is_contended: Whether another worker counts the jobs of a tenant with a limit now, or each
+            due job has a thread that another transaction has locked.
     """
 
     taken: list[Claim]
@@ -317,7 +314,7 @@ class ThreadQueue:
 
         A limit of the tenant may hold the job longer.
         """
-        ((due, delay),) = self._database.rows(_LOOK, {"agents": [*agents]})
+        ((due, delay),) = self._database.rows(_LOOK, {"agents": [*agents], "full": []})
         return due > 0, math.inf if delay is None else max(0.0, delay)
 
     def claim(self, worker: str, agents: Collection[str], most: int) -> Claims:
@@ -325,6 +322,9 @@ class ThreadQueue:
         with self._database.begin() as connection:
             ids, room = self._choose(connection, agents, most)
             may_be_more, is_contended = len(ids) == most or bool(room), None in room.values()
+            if not ids:
+                rest = {"agents": [*agents], "full": [*room]}
+                is_contended |= connection.execute(_LOOK, rest).one().due > 0
             return Claims(self._take(connection, worker, ids), may_be_more, is_contended)
 
     def _choose(

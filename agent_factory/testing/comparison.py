@@ -33,7 +33,6 @@ _MESSAGE_FIELDS = (
     "additional_kwargs",
     "response_metadata",
 )
-_MAX_CHARACTERS = 60  # of a value in the description of a difference
 
 
 def normalize(value: object) -> Any:
@@ -144,6 +143,11 @@ _MISSING = _Missing()
 """Stands for a part that only the other value has."""
 
 
+def shortened(text: str, most: int = 60) -> str:
+    """The begin of a text, for a line."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def difference(first: object, other: object, labels: tuple[str, str], path: str = "") -> str:
     """The first difference of two normalized values as text; empty if they are equal.
 
@@ -159,11 +163,8 @@ def difference(first: object, other: object, labels: tuple[str, str], path: str 
     elif first is other or first == other:
         return ""
     else:
-        texts = [
-            text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
-            for text in (repr(first), repr(other))
-        ]
         where = f"{path}: " if path else ""
+        texts = shortened(repr(first)), shortened(repr(other))
         return f"{where}{texts[0]} {labels[0]}, {texts[1]} {labels[1]}"
     for key, step in steps.items():
         text_of_part = difference(first.get(key, _MISSING), other.get(key, _MISSING), labels, step)

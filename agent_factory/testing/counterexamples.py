@@ -40,6 +40,8 @@ from agent_factory.upstream import super_step
 MOST_CALLS = 1_000
 """The most calls that a replay makes to show that a limit is missing or too high."""
 
+Steps = tuple[Transition, ...]
+
 _AROUND_MODEL = ("around_model", "wrap_model_call", "around_stream")
 """Methods of layers around the model."""
 
@@ -138,9 +140,8 @@ def replay_counterexample(counterexample: Counterexample) -> CounterexampleRepla
     model = ScriptedChatModel(script.answers)
     tools = [_tool(tool if tool.startswith(f"{name}/") else name, script) for name in names]
     middleware = [_stand_in(owner, script) for owner in _owners(plan)]
-    with warnings.catch_warnings():
-        # The build of the real stack has already warned.
-        warnings.simplefilter("ignore", AgentFactoryWarning)
+    # The build of the real stack has already warned.
+    with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
         # The stand-ins find their part by the step of the run, so each node takes a step.
         agent = create_agent(model, tools, middleware=middleware, fused=False, ignore=["AF125"])
     messages = (HumanMessage("Go"), *script.calls_of_input)
@@ -155,7 +156,7 @@ def _refusal(reason: str) -> ArgumentError:
 # The path
 
 
-def _path_of(graph: PlanGraph, counterexample: Counterexample) -> tuple[Transition, ...]:
+def _path_of(graph: PlanGraph, counterexample: Counterexample) -> Steps:
     """The path of the run, as far as the counterexample needs."""
     plan, text = graph.plan, counterexample.guarantee
     for clause in parse(text).clauses:
@@ -170,9 +171,7 @@ def _path_of(graph: PlanGraph, counterexample: Counterexample) -> tuple[Transiti
     return counterexample.path or graph.steps(nodes)
 
 
-def _exceeding(
-    graph: PlanGraph, clause: AtMost, path: tuple[Transition, ...]
-) -> tuple[Transition, ...]:
+def _exceeding(graph: PlanGraph, clause: AtMost, path: Steps) -> Steps:
     """A path with a call more than a sentence allows."""
     if clause.unit not in ("model calls", "tool calls"):
         raise _refusal(f"is about {clause.unit}, of which a scripted model uses none.")
@@ -197,12 +196,7 @@ class _Script:
     """
 
     def __init__(
-        self,
-        graph: PlanGraph,
-        path: tuple[Transition, ...],
-        tool: str,
-        origin: str,
-        arguments: dict[str, object],
+        self, graph: PlanGraph, path: Steps, tool: str, origin: str, arguments: dict[str, object]
     ) -> None:
         self.plan = graph.plan
         self.calls_of_input: list[AnyMessage] = []
@@ -211,7 +205,8 @@ class _Script:
         self.layers = defaultdict[int, list[str]](list)
         self.tools: list[str] = []
         self.alone: dict[int, tuple[str, AIMessage]] = {}
-        call, may_call = _call(tool, arguments), False
+        owner, _, method = origin.rpartition(".")
+        call, may_call, asked = _call(tool, arguments), False, 0
         if origin == START and MODEL not in [step.target for step in path]:
             self.calls_of_input.append(AIMessage("", tool_calls=[call]))
         is_of_input = bool(self.calls_of_input)
@@ -220,17 +215,15 @@ class _Script:
             act, news = _act(graph, step, reasons), list[AnyMessage]()
             if step.source == MODEL:
                 self.answers.append("Done.")
-                may_call = True
+                may_call, asked = True, place
             may_call &= TransitionReason.NO_CALLS not in reasons
             if act == _ANSWER or step.target == TOOLS:
                 # The model calls if it can. Otherwise the jumping hook writes the call.
                 is_written = step.source == origin and act == "tools"
                 call = call if is_of_input else _call(tool, arguments)
-                if may_call and origin.rpartition(".")[2] in _AROUND_MODEL:
+                if may_call and method in _AROUND_MODEL:
                     self.answers.pop()
-                    steps = [n for n, s in enumerate(path[: place + 1]) if s.source == MODEL]
-                    owner = origin.rpartition(".")[0]
-                    self.alone[steps[-1]] = owner, AIMessage("", tool_calls=[call])
+                    self.alone[asked] = owner, AIMessage("", tool_calls=[call])
                 elif may_call and not is_written:
                     self.answers[-1] = [call]
                 elif not is_of_input:

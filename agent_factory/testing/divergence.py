@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -72,7 +71,7 @@ def replay_with(
         CassetteMismatch: The recorded stack, too, sends requests outside of the cassette.
     """
     runs = [_Run(build, s, replay(path, redact=redact), kwargs) for s in (recorded, middleware)]
-    return drive(_divergence(runs, input, config))
+    return drive(_divergence(runs, input, config), throw_signals=True)
 
 
 async def areplay_with(
@@ -88,7 +87,7 @@ async def areplay_with(
 ) -> Divergence | None:
     """Compare two asynchronous runs; otherwise as `replay_with`."""
     runs = [_Run(build, s, replay(path, redact=redact), kwargs) for s in (recorded, middleware)]
-    return await adrive(_divergence(runs, input, config))
+    return await adrive(_divergence(runs, input, config), throw_signals=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,34 +112,25 @@ class _Run:
     options: Mapping[str, Any]
     decisions: list[_Decision] = field(default_factory=list)
     error: Exception | None = None
-    _current: tuple[int, str] = (1, "the start")
+    current: tuple[int, str] = (1, "the start")
+
+    def __post_init__(self) -> None:
+        self.agent = self.build(self.model, list(self.stack))
 
     def invoke(self, input: object, config: Any = None) -> None:
-        agent = self.build(self.model, list(self.stack))
-        with self._noting_error():
-            for event in agent.stream(input, config, stream_mode="debug", **self.options):
-                self._add(event)
+        for event in self.agent.stream(input, config, stream_mode="debug", **self.options):
+            self._add(event)
 
     async def ainvoke(self, input: object, config: Any = None) -> None:
-        agent = self.build(self.model, list(self.stack))
-        with self._noting_error():
-            async for event in agent.astream(input, config, stream_mode="debug", **self.options):
-                self._add(event)
-
-    @contextmanager
-    def _noting_error(self) -> Iterator[None]:
-        """Note an error as the last decision of the run."""
-        try:
-            yield
-        except Exception as error:
-            self.error = error
-            self.decisions.append(_Decision(*self._current, {"raised": normalize(error)}))
+        events = self.agent.astream(input, config, stream_mode="debug", **self.options)
+        async for event in events:
+            self._add(event)
 
     def _add(self, event: Mapping[str, Any]) -> None:
         """Add a node's decision from a debug event of LangGraph."""
         payload, step = event["payload"], event["step"]
         if event["type"] == "task":
-            self._current = (step, payload["name"])
+            self.current = (step, payload["name"])
         # After a request outside of the recording, decisions rest on no answer.
         elif event["type"] == "task_result" and not self.model.mismatch:
             update = {
@@ -154,16 +144,17 @@ class _Run:
 
     def in_order(self) -> list[_Decision]:
         """The decisions in a fixed order: tools of one step end in any order."""
-        return sorted(
-            self.decisions,
-            key=lambda decision: (decision.step, decision.node, repr(decision.written)),
-        )
+        return sorted(self.decisions, key=lambda d: (d.step, d.node, repr(d.written)))
 
 
 def _divergence(runs: Sequence[_Run], input: object, config: object) -> Flow[Divergence | None]:
     """Make both runs, and find the first different decision."""
     for run in runs:
-        yield Invoke(run, input, config)
+        try:
+            yield Invoke(run, input, config)
+        except Exception as error:
+            run.error = error
+            run.decisions.append(_Decision(*run.current, {"raised": normalize(error)}))
     original, other = runs
     # If the recorded stack does not fit the cassette, a comparison means nothing.
     if original.model.mismatch:

@@ -14,13 +14,7 @@ from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    SystemMessage,
-    ToolCall,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage, ToolCall
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -33,8 +27,8 @@ Step = str | AIMessage | Sequence[Any] | Exception | BaseModel | Callable[[list[
 
 Messages = list[BaseMessage]
 Stop = list[str] | None
-RunManager = CallbackManagerForLLMRun | None
-AsyncRunManager = AsyncCallbackManagerForLLMRun | None
+Manager = CallbackManagerForLLMRun | None
+AsyncManager = AsyncCallbackManagerForLLMRun | None
 
 
 # LangGraph and flows pass on a GraphBubbleUp: no retry repeats the error, no layer answers it.
@@ -204,10 +198,8 @@ class FakeChatModel(BaseChatModel):
     def __repr_args__(self) -> list[tuple[str | None, object]]:
         # LangChain writes every model into the traces, and compares each field with the default
         # value, which takes longer than the answer.
-        fields_set = self.model_fields_set
-        return [
-            (k, v) for k, v in BaseModel.__repr_args__(self) if k in fields_set and v is not None
-        ]
+        names = self.model_fields_set
+        return [(k, v) for k, v in BaseModel.__repr_args__(self) if k in names and v is not None]
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # An exception says more than steps without a request.
@@ -230,36 +222,28 @@ class FakeChatModel(BaseChatModel):
         return self.bind(tools=schemas, **kwargs)
 
     def _generate(
-        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: Manager = None, **kwargs: Any
     ) -> ChatResult:
         response = self._respond(messages, stop, kwargs)
         time.sleep(response.reply.delay)
         return ChatResult(generations=[ChatGeneration(message=response.complete())])
 
     async def _agenerate(
-        self,
-        messages: Messages,
-        stop: Stop = None,
-        run_manager: AsyncRunManager = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: AsyncManager = None, **kwargs: Any
     ) -> ChatResult:
         response = self._respond(messages, stop, kwargs)
         await asyncio.sleep(response.reply.delay)
         return ChatResult(generations=[ChatGeneration(message=response.complete())])
 
     def _stream(
-        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: Manager = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         response = self._respond(messages, stop, kwargs)
         time.sleep(response.reply.delay)
         yield from response.stream()
 
     async def _astream(
-        self,
-        messages: Messages,
-        stop: Stop = None,
-        run_manager: AsyncRunManager = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: AsyncManager = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         response = self._respond(messages, stop, kwargs)
         await asyncio.sleep(response.reply.delay)
@@ -374,14 +358,11 @@ class ScriptedChatModel(FakeChatModel):
         return fake_response(step, messages, tools, number)
 
 
-_MOST_CHARACTERS = 300
-"""Characters of a message or a step that an error shows."""
-
-
-def _short(value: object) -> str:
+def _short(value: object, most: int = 300) -> str:
+    """A message or a step, as an error shows it."""
     text = repr(value)
-    more = len(text) - _MOST_CHARACTERS
-    return text if more <= 0 else f"{text[:_MOST_CHARACTERS]}... and {more:,} more characters"
+    more = len(text) - most
+    return text if more <= 0 else f"{text[:most]}... and {more:,} more characters"
 
 
 def _steps(number: int) -> str:

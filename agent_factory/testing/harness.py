@@ -30,7 +30,6 @@ from agent_factory.factory.agent import create_agent
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import Flow, Invoke, adrive, drive, then
 from agent_factory.hooks.introspection import (
-    Bound,
     hooks_of,
     layers_of,
     sync_async_error,
@@ -46,12 +45,13 @@ from agent_factory.testing.fake_model import (
     fake_response,
     tool_call,
 )
-from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape
+from agent_factory.topology.model import Call, Hook, Phase, Shape
 from agent_factory.topology.topology import plan
 from agent_factory.types import ModelRequest, ModelResponse
 
 R = TypeVar("R")
 Middleware = AgentMiddleware[Any, Any]
+Config = Mapping[str, Any] | None
 
 DONE = "Done."
 """The answer of the inner call if a test gives no handler."""
@@ -61,56 +61,41 @@ def in_langgraph(
     work: Callable[[RunnableConfig], Any],
     context: object = None,
     store: BaseStore | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Config = None,
     resume: Sequence[object] = (),
 ) -> Flow[object]:
     """Call `work`, sync or async, in a LangGraph run, and again for each answer in `resume`."""
-    outcome: object = None
-
-    def attempt() -> Flow[None]:
-        nonlocal outcome
-        try:
-            outcome = yield get_config()  # the handler is `work`
-        except GraphInterrupt as error:
-            # For the caller of `in_langgraph`, and raised for LangGraph, which pauses the run.
-            outcome = error
-            raise
+    # Not the result of the graph, which a checkpointer would have to store.
+    outcomes: list[object] = []
 
     def harness(_: object) -> None:
-        # An interrupt is an outcome here, so the flow has to see the exception.
-        drive(attempt(), work, throw_signals=True)
+        outcomes.append(work(get_config()))
 
     async def aharness(_: object) -> None:
-        await adrive(attempt(), work, throw_signals=True)
+        outcomes.append(await work(get_config()))
 
     # Only a resumed run needs a checkpointer, which takes half of the time.
     saver = InMemorySaver() if resume else None
     node = aharness if iscoroutinefunction(work) else harness
     graph = entrypoint(checkpointer=saver, store=store)(node).bind(context=context)
     yield from _with_answers(graph, {}, config, resume)
-    # LangGraph does not raise an interrupt to the caller.
-    if isinstance(outcome, GraphInterrupt):
-        raise outcome
-    return outcome
+    if not outcomes:  # the exception GraphInterrupt, without an interrupt
+        raise GraphInterrupt
+    return outcomes[0]
 
 
-def _with_answers(
-    graph: Any,
-    input: object,
-    config: Mapping[str, Any] | None,
-    resume: Sequence[object],
-) -> Flow[Any]:
+def _with_answers(graph: Any, input: object, config: Config, resume: Sequence[object]) -> Flow[Any]:
     """Run a graph, and resume the run with each answer while it waits."""
     run_config = in_thread(config, "harness")
-    result = yield Invoke(graph, input, run_config)
-    for answer in resume:
+    for run_input in (input, *(Command(resume=answer) for answer in resume)):
+        result = yield Invoke(graph, run_input, run_config)
         if "__interrupt__" not in (result or ()):
-            break
-        result = yield Invoke(graph, Command(resume=answer), run_config)
-    return result
+            return result
+    # LangGraph does not raise an interrupt to the caller.
+    raise GraphInterrupt(result["__interrupt__"])
 
 
-def in_thread(config: Mapping[str, Any] | None, thread: str) -> dict[str, Any]:
+def in_thread(config: Config, thread: str) -> dict[str, Any]:
     """A config with the id of a thread, unless the config names a thread."""
     configurable = (config or {}).get("configurable", {})
     return {**(config or {}), "configurable": {"thread_id": thread, **configurable}}
@@ -219,9 +204,7 @@ async def arun_hook(
     )
 
 
-def hook_node(
-    middleware: Middleware, hook: str, state: object
-) -> tuple[HookNode, dict[str, object]]:
+def hook_node(middleware: Middleware, hook: str, state: object) -> tuple[HookNode, dict[str, Any]]:
     """The node of a hook in an agent, and the input state of the node."""
     middleware = usable_middleware(middleware)
     hooks = {bound.definition.phase.value: bound for bound in hooks_of(middleware)}
@@ -239,12 +222,8 @@ def hook_node(
             hint = f"It has {', '.join(hooks) or 'no node hook'}."
         raise ArgumentError(name, reason, hint)
     input_state = as_state(state)
-    keys = {
-        *get_type_hints(middleware.state_schema),
-        *input_state,
-        "jump_to",
-        "structured_response",
-    }
+    hints = get_type_hints(middleware.state_schema)
+    keys = {*hints, *input_state, "jump_to", "structured_response"}
     # A hook of another middleware comes first, because an entering hook resets
     # `jump_to` and an earlier structured response.
     first = Hook("outside", Phase.BEFORE_AGENT)
@@ -331,9 +310,7 @@ def run_layer(
     ('Two.', 2)
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
-    if trial.is_run:
-        return drive(trial.whole_run(context, store, config, resume))
-    return trial.as_run(drive(in_langgraph(trial.invoke, context, store, config, resume)))
+    return drive(trial.run(trial.invoke, context, store, config, resume))
 
 
 async def arun_layer(
@@ -353,9 +330,7 @@ async def arun_layer(
     `handler` may be a coroutine function.
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
-    if trial.is_run:
-        return await adrive(trial.whole_run(context, store, config, resume))
-    return trial.as_run(await adrive(in_langgraph(trial.ainvoke, context, store, config, resume)))
+    return await adrive(trial.run(trial.ainvoke, context, store, config, resume))
 
 
 def tool_request(
@@ -374,18 +349,19 @@ def tool_request(
     return ToolCallRequest(call, tool, state, tool_runtime)
 
 
+@dataclass
 class _LayerTrial:
     """A layer with a request, and with an inner call by the test's handler."""
 
-    def __init__(
-        self,
-        middleware: Middleware,
-        request: object,
-        handler: object,
-        call: str | None,
-        state: object,
-    ) -> None:
-        middleware = usable_middleware(middleware)
+    middleware: Middleware
+    request: object
+    handler: object
+    call: str | None
+    state: object
+    asked: list[object] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        middleware, call = usable_middleware(self.middleware), self.call
         layers = {bound.definition.call.value: bound for bound in layers_of(middleware)}
         if call is None and len(layers) == 1:
             (call,) = layers
@@ -400,18 +376,21 @@ class _LayerTrial:
                 subject, reason = "call", f"must be one of {names}, got {describe(call)}."
                 hint = f"Pass one of {calls}." if calls else "For a hook, use run_hook."
             raise ArgumentError(subject, reason, hint)
-        self._bound: Bound[Layer] = layers[call]
-        self._is_model = self._bound.definition.call is Call.MODEL
-        self.is_run = self._bound.definition.call is Call.AGENT
-        self._schema = middleware.state_schema
-        self._request = request
-        self._state = state
-        self._handler = handler
-        self._asked: list[object] = []
+        self.bound, self.schema = layers[call], middleware.state_schema
+        self.is_model = self.bound.definition.call is Call.MODEL
+
+    def run(self, work: Callable[[RunnableConfig], Any], *options: Any) -> Flow[LayerRun]:
+        """Make the call, or the run of an agent, inside the layer."""
+        if self.bound.definition.call is Call.AGENT:
+            return LayerRun((yield from self.whole_run(*options)), self.asked)
+        result = yield from in_langgraph(work, *options)
+        if isinstance(result, ModelOutcome):
+            return LayerRun(result.response, self.asked, result.commands)
+        return LayerRun(result, self.asked)
 
     def invoke(self, _: RunnableConfig) -> object:
         """Call the layer in a synchronous run."""
-        return self._call(self._bound.func, self._inner, asynchronous=False)
+        return self._call(self.bound.func, self._inner, asynchronous=False)
 
     async def ainvoke(self, _: RunnableConfig) -> object:
         """Call the layer in an asynchronous run."""
@@ -420,16 +399,16 @@ class _LayerTrial:
             result = self._inner(request)
             return await result if isawaitable(result) else result
 
-        return await self._call(self._bound.afunc, inner, asynchronous=True)
+        return await self._call(self.bound.afunc, inner, asynchronous=True)
 
     def _call(self, layer: Any, inner: Any, *, asynchronous: bool) -> Any:
         """Send the request through the layer; missing parts get defaults."""
         if layer is None:
-            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
-        layers, runtime = [(self._bound.definition.name, layer)], get_runtime()
-        request, state, tool = self._request, self._state, None
+            raise PathNotSupported(*sync_async_error(self.bound, asynchronous=asynchronous))
+        layers, runtime = [(self.bound.definition.name, layer)], get_runtime()
+        request, state, tool = self.request, self.state, None
         is_call = isinstance(request, Mapping) and "messages" not in request
-        if self._is_model:
+        if self.is_model:
             if is_call or isinstance(request, ToolCallRequest):
                 reason = f"must be a request to a model, got {describe(request)}."
                 raise ArgumentError("request", reason, "Pass messages.")
@@ -452,44 +431,34 @@ class _LayerTrial:
             raise ArgumentError("request", reason, "Pass {'name': ..., 'args': {...}}.")
         call = tool_call({"id": "call_1", **(request or {"name": "tool"})})
         input_state = as_state(state if state is not None else [AIMessage("", tool_calls=[call])])
-        return compose_tool_call(layers, inner)(
-            tool_request(call, tool, input_state, get_config(), runtime)
-        )
+        request = tool_request(call, tool, input_state, get_config(), runtime)
+        return compose_tool_call(layers, inner)(request)
 
     def whole_run(
-        self,
-        context: Any,
-        store: BaseStore | None,
-        config: Mapping[str, Any] | None,
-        resume: Sequence[object],
-    ) -> Flow[LayerRun]:
+        self, context: Any, store: BaseStore | None, config: Config, resume: Sequence[object]
+    ) -> Flow[object]:
         """Make a run of an agent inside the layer, and resume the run with each answer."""
-        start: Any = self._bound.func
-        requests = self._asked
+        start: Any = self.bound.func
+        requests = self.asked
 
         # Such a layer is about pauses, tasks and the state, which only a whole agent has.
         class Layers(Middleware):
-            state_schema = self._schema
+            state_schema = self.schema
 
             def around_agent(
                 self, state: Any, runtime: object, config: object, store: object, resumed: bool
             ) -> Flow[Any]:
-                run_config = {
-                    "runtime": runtime,
-                    "config": config,
-                    "store": store,
-                    "resumed": resumed,
-                }
-                return (yield from start(state, **run_config))
+                options = {"runtime": runtime, "config": config, "store": store}
+                return (yield from start(state, resumed=resumed, **options))
 
         class Inner(Middleware):
             def around_agent(self, state: Any) -> Flow[Any]:
                 requests.append(state)
                 return (yield state)
 
-        handler, state = self._handler, as_state(self._request)
-        if self._state is not None:
-            state = {**as_state(self._state), **(state if self._request is not None else {})}
+        handler, state = self.handler, as_state(self.request)
+        if self.state is not None:
+            state = {**as_state(self.state), **(state if self.request is not None else {})}
         # A script calls a function with messages, and a handler takes the request of the layer.
         if callable(handler) and not isinstance(handler, type):
             handler = partial(lambda ask, messages: ask({"messages": messages}), handler)
@@ -497,28 +466,19 @@ class _LayerTrial:
         answers = handler if isinstance(handler, list) else [handler] * (len(resume) + 1)
         agent = create_agent(
             ScriptedChatModel(answers),
-            middleware=[Layers(name=self._bound.definition.owner), Inner(name="Inner")],
+            middleware=[Layers(name=self.bound.definition.owner), Inner(name="Inner")],
             # LangGraph converts a context to this class, and leaves an instance unchanged.
             context_schema=None if context is None else type(context),
             checkpointer=InMemorySaver() if resume else None,
             store=store,
         ).bind(context=context)
-        result = yield from _with_answers(agent, state, config, resume)
-        if "__interrupt__" in result:
-            raise GraphInterrupt(result["__interrupt__"])
-        return LayerRun(result, self._asked)
-
-    def as_run(self, result: object) -> LayerRun:
-        """Result of the layer, with the requests to the inner call."""
-        if isinstance(result, ModelOutcome):
-            return LayerRun(result.response, self._asked, result.commands)
-        return LayerRun(result, self._asked)
+        return (yield from _with_answers(agent, state, config, resume))
 
     def _inner(self, request: Any) -> object:
         """The inner call; awaitable if the handler is a coroutine function."""
-        self._asked.append(request)
-        number = len(self._asked)
-        answer = self._handler
+        self.asked.append(request)
+        number = len(self.asked)
+        answer = self.handler
         if isinstance(answer, list):
             if number > len(answer):
                 raise ScriptError(
@@ -529,7 +489,7 @@ class _LayerTrial:
             answer = answer(request)
 
         def respond(answer: object) -> object:
-            if self._is_model:
+            if self.is_model:
                 if isinstance(answer, ModelResponse):
                     return ModelOutcome(answer)
                 names = [getattr(tool, "name", "") for tool in request.tools]

@@ -268,9 +268,8 @@ def idempotent(case: LawCase) -> None:
     def check(hook: Bound[Hook], state: object) -> None:
         middleware = case.make()
         # On one instance: the memory of the first run must not matter in the second.
-        first, second = (
-            outcome_of(lambda: case.hook(hook, state, middleware)[0]) for _ in range(2)
-        )
+        run = partial(case.hook, hook, state, middleware)
+        first, second = outcome_of(lambda: run()[0]), outcome_of(lambda: run()[0])
         text = disagreement(first, second, ("the first time", "the second time"))
         assert not text, f"run twice on one state: {text}"
 
@@ -289,33 +288,28 @@ def leaves_states_alone(case: LawCase) -> None:
         unchanged("state", normalize(before), after)
 
     def check_layer(layer: Bound[Layer], example: Any) -> None:
-        value, is_model = deepcopy(example), layer.definition.call is Call.MODEL
-        is_run = layer.definition.call is Call.AGENT
-        if is_run:
-            request: Any = value
-        elif is_model:
+        call, request = layer.definition.call, deepcopy(example)
+        if call is Call.MODEL:
+            # Another list: a change shows in the state or in the request.
+            state: Any = {"messages": request.copy()}
             request = ModelRequest(
-                model=ScriptedChatModel(),
-                messages=value,
-                # Another list: a change shows in the state or in the request.
-                state={"messages": value.copy()},
-                tools=[tool(look_up)],
+                model=ScriptedChatModel(), messages=request, state=state, tools=[tool(look_up)]
             )
-        else:
-            calls = AIMessage("", tool_calls=[deepcopy(value)], id="1")
+        elif call is Call.TOOL:
+            calls = AIMessage("", tool_calls=[deepcopy(example)], id="1")
             state = {"messages": [HumanMessage("Go on.", id="0"), calls]}
             config: Any = case.options["config"] or {}
             runtime = Runtime(context=case.options["context"], store=case.options["store"])
-            request = tool_request(value, None, state, config, runtime)
+            request = tool_request(request, None, state, config, runtime)
 
         def parts() -> dict[str, object]:
-            if is_run:
+            if call is Call.AGENT:
                 return {"messages": request}
-            whole = {"request": request} if is_model else {"tool call": request.tool_call}
+            whole = {"request": request} if call is Call.MODEL else {"tool call": request.tool_call}
             return {**whole, "state": request.state}
 
         before = {what: normalize(part) for what, part in parts().items()}
-        options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
+        options = {"handler": case.handler, "call": call.value, **case.options}
         way_of(layer).run_layer(case.make(), request, **options)
         for what, part in parts().items():
             unchanged(what, before[what], part)
@@ -359,10 +353,9 @@ def keeps_histories_valid(case: LawCase) -> None:
         update = _update_of(case.hook(hook, state)[0])
         history: Any = add_messages(state["messages"], update.get("messages", []))
         # A jump past the tools leaves nobody to answer the calls.
-        goes_on = update.get("jump_to") not in ("end", "model")
-        assert_valid_history(
-            history, pending=hook.definition.phase is Phase.AFTER_MODEL and goes_on
-        )
+        pending = update.get("jump_to") not in ("end", "model")
+        pending &= hook.definition.phase is Phase.AFTER_MODEL
+        assert_valid_history(history, pending=pending)
 
     def check_layer(layer: Bound[Layer], request: Any) -> None:
         for attempt in case.layer(layer, request):
@@ -430,10 +423,8 @@ def _agent_of(model: ScriptedChatModel, tools: list[Any], stack: Sequence[Middle
 
 def _result_of(case: LawCase, agent: Any, stack: Sequence[Middleware]) -> Any:
     """The result of a run of an agent, synchronous if the stack can run so."""
-    parts: list[Bound[Hook] | Bound[Layer]] = []
-    for middleware in stack:
-        parts += [*hooks_of(middleware), *layers_of(middleware)]
-    way = way_of(*parts)
+    hooks = [hook for middleware in stack for hook in hooks_of(middleware)]
+    way = way_of(*hooks, *(layer for middleware in stack for layer in layers_of(middleware)))
     input_state = {"messages": [("user", "Where is order A1?")]}
     config = {"configurable": {"thread_id": "law"}}
     return way.invoke(agent, input_state, config, context=case.options.get("context"))

@@ -72,9 +72,7 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture
-def scripted_model(
-    request: pytest.FixtureRequest,
-) -> Iterator[Callable[..., ScriptedChatModel]]:
+def scripted_model(request: pytest.FixtureRequest) -> Iterator[Callable[..., ScriptedChatModel]]:
     """Makes a `ScriptedChatModel`; the test fails if steps of the script are left."""
     from agent_factory.testing.fake_model import ScriptedChatModel
 

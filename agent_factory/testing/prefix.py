@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +10,7 @@ from langgraph.types import Command
 
 from agent_factory.decisions.log import Decision, DecisionLog, Outcome
 from agent_factory.decisions.prefix.change import INPUT, REPAIR
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, describe, did_you_mean
 from agent_factory.factory.agent import middleware_of, tools_of, with_decisions
 from agent_factory.hooks.flows import Flow, Invoke, arun, run
 from agent_factory.hooks.ordering import is_strings
@@ -126,13 +125,10 @@ def _changes(
         )
     names = {*(m.name for m in middleware_of(agent)), *tools_of(agent), *CALLERS}
     if not is_strings(allow) or not names.issuperset(allow):
-        unknown_names = [name for name in allow if name not in names] if is_strings(allow) else []
-        close = get_close_matches(unknown_names[0], names, n=1) if unknown_names else []
-        raise ArgumentError(
-            "allow",
-            f"must be names of middleware or tools of the agent, got {describe(allow)}.",
-            f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(sorted(names))}.",
-        )
+        unknown = [name for name in allow if name not in names] if is_strings(allow) else [""]
+        hint = did_you_mean(unknown[0], names, f"It has {', '.join(sorted(names))}.", repr)
+        reason = f"must be names of middleware or tools of the agent, got {describe(allow)}."
+        raise ArgumentError("allow", reason, hint)
     changes: list[tuple[int, Decision]] = []
     turn = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from langgraph.types import Command, Interrupt
 from agent_factory.review.pending_calls import read_request
 from agent_factory.runtime.run_layers.pauses import PauseHandler
 from agent_factory.testing.comparison import normalize
-from agent_factory.testing.recordings import RecordingChatModel
+from agent_factory.testing.recordings import Lines, RecordingChatModel
+from agent_factory.testing.redaction import Redaction
 from agent_factory.testing.trajectory_steps import StepKind, TrajectoryStep
 from agent_factory.tools.client_tool import CLIENT_CALL
 from agent_factory.upstream import named_interrupts
@@ -101,15 +102,13 @@ def _questions(items: Mapping[str, Mapping[str, Any]]) -> Iterator[Question]:
             yield Question(text, json.dumps(item, sort_keys=True), place, batched=False)
 
 
-def waiting_questions(
-    interrupts: Sequence[Interrupt], redact: Callable[[Any], Any]
-) -> list[Question]:
+def waiting_questions(interrupts: Sequence[Interrupt], redact: Redaction) -> list[Question]:
     """The questions of a waiting run, in the form of a recording."""
     data = {item.id: json.dumps(_data_of(item), default=str) for item in interrupts}
     return list(_questions({place: redact(json.loads(text)) for place, text in data.items()}))
 
 
-def asked_in(pauses: Sequence[Mapping[str, Any]], requests: int) -> list[Question]:
+def asked_in(pauses: Lines, requests: int) -> list[Question]:
     """The questions at the end of a recording; `requests` is the number of recorded requests."""
     if not pauses or "asked" not in pauses[-1] or pauses[-1]["at"] != requests:
         return []
@@ -124,8 +123,7 @@ def changed_questions(
     The run now may end before the other recorded calls.
     """
     _, missing, new = _pairs_of(asked, waiting)
-    missing = [question for question in missing if question.text in calls]
-    return [*(_GONE.format(q.text) for q in missing), *(_NEW.format(q.text) for q in new)]
+    return _changes([question for question in missing if question.text in calls], new)
 
 
 def _pairs_of(
@@ -143,8 +141,9 @@ def _pairs_of(
     return pairs, missing, new
 
 
-_GONE = "Nobody is asked about {} any more."
-_NEW = "A person is asked about {} now, and was not before."
+def _changes(missing: Sequence[Question], new: Sequence[Question]) -> list[str]:
+    gone = [f"Nobody is asked about {question.text} any more." for question in missing]
+    return gone + [f"A person is asked about {q.text} now, and was not before." for q in new]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,25 +169,19 @@ class RecordedAnswer:
             return self._fit_value(waiting)
         questions = self.questions
         decisions: dict[int, Any] = {}  # by the identity of a question
-        for place, item in self.asked.items():
-            if place in self.answers:
-                answer = self.answers[place]
-                parts = answer["decisions"] if item.get("batched") else [answer]
-                ids = [id(question) for question in questions if question.place == place]
-                decisions |= zip(ids, parts, strict=False)
+        for place, answer in self.answers.items():
+            answered = [question for question in questions if question.place == place]
+            parts = answer["decisions"] if any(q.batched for q in answered) else [answer]
+            decisions |= zip(map(id, answered), parts, strict=False)
         pairs, missing, new = _pairs_of(questions, waiting)
         resume: dict[str, Any] = {}
         for previous, question in pairs:
-            if id(previous) not in decisions:
-                continue
-            decision = decisions[id(previous)]
-            if question.batched:
+            if id(previous) in decisions and question.batched:
                 batch = resume.setdefault(question.place, {"decisions": []})
-                batch["decisions"].append(decision)
-            else:
-                resume[question.place] = decision
-        changes = [*(_GONE.format(q.text) for q in missing), *(_NEW.format(q.text) for q in new)]
-        return (None if new else resume or None), changes
+                batch["decisions"].append(decisions[id(previous)])
+            elif id(previous) in decisions:
+                resume[question.place] = decisions[id(previous)]
+        return (None if new else resume or None), _changes(missing, new)
 
     def _fit_value(self, waiting: Sequence[Question]) -> tuple[object, list[str]]:
         """`fit` for an answer to unknown questions."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
@@ -24,12 +23,7 @@ from agent_factory.runtime.run_layers.pauses import with_handler
 from agent_factory.state.history import RAN
 from agent_factory.testing.harness import Middleware
 from agent_factory.testing.recorded_reviews import PauseRecorder
-from agent_factory.testing.recordings import (
-    Cassette,
-    RecordingChatModel,
-    record,
-    recorded_error,
-)
+from agent_factory.testing.recordings import Cassette, RecordingChatModel, record, recorded_error
 from agent_factory.testing.redaction import Redact, Redaction
 from agent_factory.testing.trajectory_patterns import parse
 from agent_factory.testing.trajectory_steps import (
@@ -101,9 +95,9 @@ def record_agent(
         problem = "is required if `agent` is a function." if builds else "must be left out."
         hint = "Write record_agent(agent, path), or record_agent(build, path, model=model)."
         raise ArgumentError("model", problem, hint)
-    build: Any = agent if builds else partial(with_model, cast("Graph", agent))
+    source: Any = agent
     recording = record(
-        model or model_of(cast("Graph", agent)),
+        model or model_of(source),
         path,
         redact=redact,
         redact_keys=redact_keys,
@@ -111,7 +105,7 @@ def record_agent(
         expect=expect,
     )
     recording.keep_results()
-    copy = build(recording)
+    copy = source(recording) if builds else with_model(source, recording)
     topology_of(copy)  # raises for other agents than those of create_agent
     copy = with_innermost(copy, _ToolRecorder(recording))
     copy.config = with_handler(None, copy.config, PauseRecorder(recording))

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, cast
 
-from langchain_core.messages import (
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    convert_to_messages,
-)
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory.state.history import is_explanation
-from agent_factory.testing.recordings import read_cassette
+from agent_factory.testing.recordings import Lines, read_cassette
+from agent_factory.testing.replay_report import ReplayUsage
 from agent_factory.testing.trajectory_steps import StepKind, recorded_trajectory
 
 Price = Callable[[str, UsageMetadata], float | None]
 """Function of a model's name and the usage of a call that returns US dollars, or None."""
-
-_UNITS = {
-    "tokens": "total_tokens",
-    "input tokens": "input_tokens",
-    "output tokens": "output_tokens",
-}
 
 
 def usage_of_runs(path: Path, price: Price) -> list[dict[str, float]]:
@@ -49,9 +39,7 @@ def usage_of_runs(path: Path, price: Price) -> list[dict[str, float]]:
     return [_usage_of_run(run, results, name, price) for run in runs if run]
 
 
-def run_starts(
-    entries: Sequence[Mapping[str, Any]],
-) -> Iterator[tuple[int, list[BaseMessage]]]:
+def run_starts(entries: Lines) -> Iterator[tuple[int, list[BaseMessage]]]:
     """Index of the first request of each run, with the new messages of the user.
 
     A run begins with a message of the user after an answer.
@@ -75,37 +63,33 @@ def run_starts(
 
 def usage_of_answer(
     answer: Mapping[str, Any], model: str, price: Price | None, scale: float = 1.0
-) -> tuple[UsageMetadata, float | None] | None:
-    """Tokens and US dollars of a recorded answer; None if the provider reported no tokens.
+) -> ReplayUsage:
+    """Usage of a recorded answer; without tokens if the provider reported none.
 
     `scale` is for input tokens, if the request is longer or shorter now.
     """
     if not (reported := answer.get("usage_metadata")):
-        return None
+        return ReplayUsage(model_calls=1)
     read, written = round(reported.get("input_tokens", 0) * scale), reported.get("output_tokens", 0)
     counts = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
     usage = cast("UsageMetadata", {**reported, **counts})
     metadata = answer.get("response_metadata", {})
     name = metadata.get("model_name") or metadata.get("model") or model
-    return usage, None if price is None else price(str(name), usage)
+    usd = None if price is None else price(str(name), usage)
+    return ReplayUsage(1, 0, read, written, usd)
 
 
-def _usage_of_run(
-    entries: Sequence[Mapping[str, Any]],
-    results: Sequence[Mapping[str, Any]],
-    model: str,
-    price: Price,
-) -> dict[str, float]:
+def _usage_of_run(entries: Lines, results: Lines, model: str, price: Price) -> dict[str, float]:
     steps = recorded_trajectory(entries, results).steps
     calls = [s.name for s in steps if s.kind is StepKind.TOOL and s.outcome != "pending"]
     usage: dict[str, float] = {"model calls": len(entries), "tool calls": len(calls)}
     usage |= Counter(f"calls of {name}" for name in calls)
-    answers = [usage_of_answer(entry["answer"], model, price) for entry in entries]
-    usages = [answer for answer in answers if answer is not None]
-    if usages:
-        for unit, field in _UNITS.items():
-            usage[unit] = sum(cast("dict[str, int]", counts)[field] for counts, _ in usages)
-        dollars = [usd for _, usd in usages if usd is not None]
+    answers = [entry["answer"] for entry in entries if entry["answer"].get("usage_metadata")]
+    if usages := [usage_of_answer(answer, model, price) for answer in answers]:
+        total = sum(usages, ReplayUsage())
+        usage |= {"tokens": total.tokens, "input tokens": total.input_tokens}
+        usage["output tokens"] = total.output_tokens
+        dollars = [each.usd for each in usages if each.usd is not None]
         if len(dollars) == len(usages):
             usage["USD"] = sum(dollars)
     return usage

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, ToolMessage, convert_to_messages
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBinding
 from langgraph.errors import GraphBubbleUp
@@ -28,14 +28,15 @@ from pydantic import PrivateAttr, SecretStr
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.models import model_name
+from agent_factory.providers import reasons_in
 from agent_factory.testing.comparison import difference, normalize, replace_strings
 from agent_factory.testing.fake_model import (
-    AsyncRunManager,
+    AsyncManager,
     FakeChatModel,
     FakeResponse,
+    Manager,
     Messages,
     Reply,
-    RunManager,
     Stop,
     tool_name,
 )
@@ -47,8 +48,8 @@ VERSION = 3
 """The version of the format. A cassette without results of tools is written in version 1, and one
 of version 2 lacks pauses."""
 
-# Providers also put ids, times, fingerprints and headers there, which change with each call.
-_RECORDED_METADATA = ("finish_reason", "stop_reason", "model_name", "model", "model_provider")
+# Besides reasons for the end. Ids, times, fingerprints and headers change with each call.
+_RECORDED_METADATA = ("model_name", "model", "model_provider", "tool_calls")
 
 _HINT = "Record it again with record(model, path)."
 
@@ -171,19 +172,23 @@ def record(
     # LangChain streams by `_stream` where a class has the method, as this class has. A model
     # without the method would have to stream as well.
     streams = type(model)._stream is not BaseChatModel._stream
+    disabled = model.disable_streaming if streams else True
     recording = RecordingChatModel(
-        inner=model,
-        path=Path(path),
-        profile=model.profile,
-        disable_streaming=model.disable_streaming if streams else True,
+        inner=model, path=Path(path), profile=model.profile, disable_streaming=disabled
     )
     recording._redaction = Redaction(redact_keys, redact, secrets)
-    recording._more = {
-        **({"inputs": [_input_data(item) for item in inputs]} if inputs else {}),
-        **({"expect": expect} if expect else {}),
-    }
+    more = {"inputs": [_input_data(item) for item in inputs], "expect": expect}
+    recording._more = {key: value for key, value in more.items() if value}
     recording._redacted_by = getattr(redact, "__name__", type(redact).__name__) if redact else ""
     return recording
+
+
+def _answer_of(result: ChatResult) -> ChatGeneration:
+    """The answer of a model, with the metadata that LangChain adds to it after the call."""
+    generation = result.generations[0]
+    message, info = generation.message, generation.generation_info
+    metadata = {**(result.llm_output or {}), **(info or {}), **message.response_metadata}
+    return ChatGeneration(message=message.model_copy(update={"response_metadata": metadata}))
 
 
 def _input_data(item: object) -> dict[str, object]:
@@ -191,11 +196,9 @@ def _input_data(item: object) -> dict[str, object]:
     if isinstance(item, Command) and item.resume is not None:
         return dict(json.loads(_json_line({"resume": normalize(item.resume)}, sort_keys=False)))
     if not isinstance(item, Mapping) or "resume" in item:
-        raise ArgumentError(
-            "inputs",
-            f"must be states or Command(resume=...), got {describe(item)}.",
-            'Pass what the agent gets: inputs=[{"messages": [...]}].',
-        )
+        reason = f"must be states or Command(resume=...), got {describe(item)}."
+        hint = 'Pass what the agent gets: inputs=[{"messages": [...]}].'
+        raise ArgumentError("inputs", reason, hint)
     messages = convert_to_messages(item.get("messages", ()))
     data = {**item, **({"messages": messages} if messages else {})}
     return dict(json.loads(_json_line(normalize(data), sort_keys=False)))
@@ -230,36 +233,30 @@ class RecordingChatModel(ModelWrapper):
         """Offer tools in the form in which the recorded model offers them."""
         bound = self.inner.bind_tools(tools, **kwargs)
         if not isinstance(bound, RunnableBinding):
-            raise ArgumentError(
-                type(self.inner).__name__,
-                f"must bind tools by self.bind(...), got {describe(bound)} from bind_tools.",
-                "Record a chat model whose bind_tools returns self.bind(...).",
-            )
+            reason = f"must bind tools by self.bind(...), got {describe(bound)} from bind_tools."
+            hint = "Record a chat model whose bind_tools returns self.bind(...)."
+            raise ArgumentError(type(self.inner).__name__, reason, hint)
         # Not the binding of the recorded model: calls would bypass this model.
         return self.bind(**bound.kwargs)
 
     def _generate(
-        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: Manager = None, **kwargs: Any
     ) -> ChatResult:
         with self._recording(messages, stop, kwargs) as answer:
             result = self.inner._generate(messages, stop, run_manager, **kwargs)
-            answer.append(result.generations[0])
+            answer.append(_answer_of(result))
         return result
 
     async def _agenerate(
-        self,
-        messages: Messages,
-        stop: Stop = None,
-        run_manager: AsyncRunManager = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: AsyncManager = None, **kwargs: Any
     ) -> ChatResult:
         with self._recording(messages, stop, kwargs) as answer:
             result = await self.inner._agenerate(messages, stop, run_manager, **kwargs)
-            answer.append(result.generations[0])
+            answer.append(_answer_of(result))
         return result
 
     def _stream(
-        self, messages: Messages, stop: Stop = None, run_manager: RunManager = None, **kwargs: Any
+        self, messages: Messages, stop: Stop = None, run_manager: Manager = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         with self._recording(messages, stop, kwargs) as answer:
             for chunk in self.inner._stream(messages, stop, run_manager, **kwargs):
@@ -267,11 +264,7 @@ class RecordingChatModel(ModelWrapper):
                 yield chunk
 
     async def _astream(
-        self,
-        messages: Messages,
-        stop: Stop = None,
-        run_manager: AsyncRunManager = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: AsyncManager = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         with self._recording(messages, stop, kwargs) as answer:
             async for chunk in self.inner._astream(messages, stop, run_manager, **kwargs):
@@ -292,9 +285,7 @@ class RecordingChatModel(ModelWrapper):
         message = reduce(add, parts).message if parts else AIMessage("")
         self._write(messages, stop, kwargs, message)
 
-    def _write(
-        self, messages: Messages, stop: Stop, kwargs: dict[str, object], answer: Any
-    ) -> None:
+    def _write(self, messages: Messages, stop: Stop, kwargs: dict[str, Any], answer: Any) -> None:
         """Append a request and the answer, a message or an exception, to the file."""
         # Calls may run in parallel: a line is written whole, and each answer has a number.
         with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
@@ -303,18 +294,17 @@ class RecordingChatModel(ModelWrapper):
             self._count += 1
             if not isinstance(answer, Exception):
                 metadata = data.pop("response_metadata", {})
-                kept_metadata = {k: metadata[k] for k in _RECORDED_METADATA if k in metadata}
+                keys = (*_RECORDED_METADATA, *dict(reasons_in(metadata)))
+                kept_metadata = {key: metadata[key] for key in keys if key in metadata}
                 data = {k: v for k, v in data.items() if k not in ("type", "name")}
                 data |= {"response_metadata": kept_metadata} if kept_metadata else {}
-                calls = [*data.get("tool_calls", []), *data.get("invalid_tool_calls", [])]
-                # The number of the answer makes the ids unique in the file.
-                ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
-                all_calls = [*answer.tool_calls, *answer.invalid_tool_calls]
-                # By the ids of the model, as in the results of the calls; the file has other
-                # ids.
-                self._ids |= {
-                    c["id"]: f"call_{self._count}_{n}" for n, c in enumerate(all_calls, 1)
-                }
+                calls = [*answer.tool_calls, *answer.invalid_tool_calls]
+                plain_calls = [*data.get("tool_calls", ()), *data.get("invalid_tool_calls", ())]
+                ids: dict[str, str] = {}
+                for number, (call, plain) in enumerate(zip(calls, plain_calls, strict=True), 1):
+                    # The number of the answer makes the ids unique in the file. The results of
+                    # the calls have the ids of the model.
+                    ids[plain["id"]] = self._ids[call["id"]] = f"call_{self._count}_{number}"
                 data = replace_strings(data, ids)
             self._append({"answer": self._redaction(data), "request": request})
 
@@ -333,12 +323,8 @@ class RecordingChatModel(ModelWrapper):
             data = normalize(result)
             if isinstance(result, ToolMessage):
                 data = {key: data[key] for key in ("content", "status") if key in data}
-            line = {
-                "tool": call["name"],
-                "args": normalize(call["args"]),
-                "id": self._ids.get(call["id"]),
-                "result": data,
-            }
+            args, id_ = normalize(call["args"]), self._ids.get(call["id"])
+            line = {"tool": call["name"], "args": args, "id": id_, "result": data}
             # By way of JSON: redaction reads plain data only.
             self._append(self._redaction(json.loads(_json_line(line, sort_keys=False))))
 
@@ -389,6 +375,10 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
     model = ReplayChatModel(path=Path(path))
     model.load(model.path, redact)
     return model
+
+
+Lines = Sequence[Mapping[str, Any]]
+"""Lines of a file of one kind: requests with answers, results, or pauses."""
 
 
 class Cassette(NamedTuple):
@@ -471,7 +461,7 @@ class ReplayChatModel(FakeChatModel):
     path: Path
     _left: dict[int, dict[str, Any]] = PrivateAttr(default_factory=dict)
     _redaction: Redaction = PrivateAttr(default_factory=Redaction)
-    _model_name: str | None = PrivateAttr(default=None)
+    _cassette: Cassette = PrivateAttr(default=Cassette({}, [], [], []))
     _mismatch: str = PrivateAttr(default="")
 
     @property
@@ -481,7 +471,7 @@ class ReplayChatModel(FakeChatModel):
     @property
     def model_name(self) -> str | None:
         """The name of the recorded model."""
-        return self._model_name
+        return self._cassette.header.get("model_name")
 
     @property
     def mismatch(self) -> str:
@@ -495,7 +485,7 @@ class ReplayChatModel(FakeChatModel):
 
     def load(self, path: Path, redact: Redact | None = None) -> Cassette:
         """Answer from a cassette from now on; errors as in `replay`."""
-        cassette = read_cassette(path)
+        cassette = self._cassette = read_cassette(path)
         header = cassette.header
         if (name := header.get("redacted_by")) and redact is None:
             raise CassetteError(
@@ -504,7 +494,7 @@ class ReplayChatModel(FakeChatModel):
         self.path, self.profile = path, header.get("profile") or None
         self._left = dict(enumerate(cassette.entries, 1))
         self._redaction = Redaction(header.get("redacted_keys", ()), redact)
-        self._model_name, self._mismatch = header.get("model_name"), ""
+        self._mismatch = ""
         return cassette
 
     def assert_done(self) -> None:

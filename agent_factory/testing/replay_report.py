@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from html import escape
 from importlib.resources import files
@@ -56,11 +56,8 @@ class ReplayUsage:
     def __add__(self, other: ReplayUsage) -> ReplayUsage:
         # Without unknown costs, a sum is the least amount spent.
         costs = [cost for cost in (self.usd, other.usd) if cost is not None]
-        counts = {
-            f.name: getattr(self, f.name) + getattr(other, f.name)
-            for f in fields(self)
-            if f.name != "usd"
-        }
+        names = [field.name for field in fields(self) if field.name != "usd"]
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
         return ReplayUsage(**counts, usd=sum(costs) if costs else None)
 
 
@@ -116,10 +113,7 @@ class ReplayedRun:
 
     def to_data(self) -> dict[str, Any]:
         """The run as plain values for JSON."""
-        # Not by `asdict`, which would take the steps of the trajectory apart.
-        data = {f.name: getattr(self, f.name) for f in fields(self)}
-        for part in ("recorded", "replayed"):
-            data[part] = {f.name: getattr(data[part], f.name) for f in fields(ReplayUsage)}
+        data = asdict(replace(self, trajectory=NO_STEPS))
         trajectory = [str(step) for step in self.trajectory.steps]
         return {**data, "verdict": str(self.verdict), "trajectory": trajectory}
 
@@ -172,19 +166,55 @@ class ReplayReport:
 
     def to_html(self) -> str:
         """The report as a page without files from elsewhere, and without a script."""
-        return _page(self)
+        css = (files("agent_factory.testing") / "replay_report.css").read_text(encoding="utf-8")
+        head, *rows, (label, verdict, *sums) = self.rows()
+        policy = "default-src 'none'; style-src 'unsafe-inline'"
+        counts = Counter(run.verdict for run in self.runs)
+        tiles = "".join(f'<li class="{v}"><b>{counts[v]}</b> {v}</li>' for v in ReplayVerdict)
+
+        def numbers(cells: Sequence[str]) -> str:
+            columns = zip(head[2:], cells, strict=True)
+            return "".join(f'<td data-head="{name}">{escape(cell)}</td>' for name, cell in columns)
+
+        def line(run: ReplayedRun, cells: Sequence[str]) -> str:
+            title = escape(run.name)
+            if run.trajectory.steps:
+                marks = () if run.step is None else (run.step - 1,)
+                steps = "\n".join(
+                    f"<mark>{escape(text)}</mark>" if text.startswith(">") else escape(text)
+                    for text in run.trajectory.numbered(marks).split("\n")
+                )
+                state = " open" if run.verdict is ReplayVerdict.FAILED else ""
+                title = f"<details{state}><summary>{title}</summary><pre>{steps}</pre></details>"
+            reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
+            return (
+                f'<tr class="{run.verdict}"><th scope="row">{title}{reason}</th>'
+                f"<td><span>{run.verdict}</span></td>{numbers(cells)}</tr>\n"
+            )
+
+        pairs = [(run, cells) for run, (_, _, *cells) in zip(self.runs, rows, strict=True)]
+        # The sort is stable: each half stays in the order of the folder.
+        pairs.sort(key=lambda pair: pair[0].verdict is ReplayVerdict.PASSED)
+        heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+        return (
+            '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{escape(self.summary)}</title><style>{themes()}\n{css}</style></head>\n"
+            f"<body><header><h1>Replayed runs</h1><ul>{tiles}</ul></header>\n"
+            f"<main><table><thead><tr>{heads}</tr></thead>\n"
+            f"<tbody>\n{''.join(line(run, cells) for run, cells in pairs)}</tbody>\n"
+            f'<tfoot><tr><th scope="row">{label}</th><td>{verdict}</td>{numbers(sums)}</tr></tfoot>'
+            "</table></main>\n</body></html>\n"
+        )
 
     def __str__(self) -> str:
-        rows = list(self.rows())
+        rows, lines = list(self.rows()), list[str]()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        # From the end, so that earlier rows keep their positions.
-        for at in range(len(self.runs), 0, -1):
-            if reason := self.runs[at - 1].reason:
-                lines.insert(at + 1, f"  {reason}")
+        reasons = ["", *(run.reason for run in self.runs), ""]
+        for row, reason in zip(rows, reasons, strict=True):
+            lines.append("  ".join(map(str.ljust, row, widths)).rstrip())
+            lines += [f"  {reason}"] if reason else []
         return "\n".join([*lines, self.summary])
 
 
@@ -195,48 +225,3 @@ def _changes(usage_before: ReplayUsage, usage_now: ReplayUsage) -> Iterator[str]
     costs = ["-" if u.usd is None else f"{u.usd:.4f}" for u in (usage_before, usage_now)]
     # A single value if nothing has changed.
     yield " -> ".join(dict.fromkeys(costs))
-
-
-def _page(report: ReplayReport) -> str:
-    """The report as a page; the policy of the page forbids files from elsewhere."""
-    css = (files("agent_factory.testing") / "replay_report.css").read_text(encoding="utf-8")
-    head, *rows, (label, verdict, *sums) = report.rows()
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    counts = Counter(run.verdict for run in report.runs)
-    tiles = "".join(f'<li class="{v}"><b>{counts[v]}</b> {v}</li>' for v in ReplayVerdict)
-
-    def numbers(cells: Sequence[str]) -> str:
-        columns = zip(head[2:], cells, strict=True)
-        return "".join(f'<td data-head="{name}">{escape(cell)}</td>' for name, cell in columns)
-
-    def line(run: ReplayedRun, cells: Sequence[str]) -> str:
-        title = escape(run.name)
-        if run.trajectory.steps:
-            marks = () if run.step is None else (run.step - 1,)
-            steps = "\n".join(
-                f"<mark>{escape(text)}</mark>" if text.startswith(">") else escape(text)
-                for text in run.trajectory.numbered(marks).split("\n")
-            )
-            attribute = " open" if run.verdict is ReplayVerdict.FAILED else ""
-            title = f"<details{attribute}><summary>{title}</summary><pre>{steps}</pre></details>"
-        reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
-        return (
-            f'<tr class="{run.verdict}"><th scope="row">{title}{reason}</th>'
-            f"<td><span>{run.verdict}</span></td>{numbers(cells)}</tr>\n"
-        )
-
-    pairs = [(run, cells) for run, (_, _, *cells) in zip(report.runs, rows, strict=True)]
-    # The sort is stable: each half stays in the order of the folder.
-    pairs.sort(key=lambda pair: pair[0].verdict is ReplayVerdict.PASSED)
-    heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(report.summary)}</title><style>{themes()}\n{css}</style></head>\n"
-        f"<body><header><h1>Replayed runs</h1><ul>{tiles}</ul></header>\n"
-        f"<main><table><thead><tr>{heads}</tr></thead>\n"
-        f"<tbody>\n{''.join(line(run, cells) for run, cells in pairs)}</tbody>\n"
-        f'<tfoot><tr><th scope="row">{label}</th><td>{verdict}</td>{numbers(sums)}</tr></tfoot>'
-        "</table></main>\n</body></html>\n"
-    )

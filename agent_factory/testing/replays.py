@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from langchain_core.messages import convert_to_messages
 from langgraph.checkpoint.memory import InMemorySaver
@@ -126,11 +126,7 @@ def _name_in(path: Path, folder: str | Path) -> str:
 
 
 def replay_folder(
-    agent: Agent,
-    folder: str | Path,
-    *,
-    progress: Progress = iter,
-    **options: Unpack[ReplayOptions],
+    agent: Agent, folder: str | Path, *, progress: Progress = iter, **options: Unpack[ReplayOptions]
 ) -> ReplayReport:
     """Replay all recordings of a folder and its subfolders.
 
@@ -167,11 +163,7 @@ def replay_folder(
 
 
 async def areplay_folder(
-    agent: Agent,
-    folder: str | Path,
-    *,
-    progress: Progress = iter,
-    **options: Unpack[ReplayOptions],
+    agent: Agent, folder: str | Path, *, progress: Progress = iter, **options: Unpack[ReplayOptions]
 ) -> ReplayReport:
     """Replay all recordings of a folder in asynchronous runs; otherwise as `replay_folder`."""
     return await adrive(_replay_all(agent, folder, progress, options), throw_signals=True)
@@ -211,9 +203,7 @@ def replay_recording(
     Raises:
         ArgumentError: `agent` is neither of both.
     """
-    replayer = _Replayer(
-        agent, context=context, config=config, run_tools=run_tools, price=price, redact=redact
-    )
+    replayer = _Replayer(agent, context, config, run_tools, price, redact)
     # The replay has to see EndOfReplay, which is control flow and passes other flows.
     return drive(replayer.replay(Path(path)), throw_signals=True)
 
@@ -242,30 +232,27 @@ def _replay_all(
 class _RecordedModel(ReplayChatModel):
     """Model with the next recorded answer for a request outside of the recording."""
 
-    _cassette: Cassette = PrivateAttr(default=Cassette({}, [], [], []))
     _scales: dict[int, float] = PrivateAttr(default_factory=dict)
     _first: int | None = PrivateAttr(default=None)
 
     def load(self, path: Path, redact: Redact | None = None) -> Cassette:
         """Answer from a recording from now on."""
-        self._cassette = super().load(path, redact)
+        cassette = super().load(path, redact)
         self._scales, self._first = {}, None
-        if not self._cassette.entries:
+        if not cassette.entries:
             raise CassetteError(f"{path}: holds no request. Record the run again.")
-        return self._cassette
+        return cassette
 
     def _unrecorded(self, request: dict[str, object], reason: str) -> int:
         entries = self._cassette.entries
         self._first = self._first or len(entries) - len(self._left) + 1
         number = min(self._left, default=0)
-        recorded_request = entries[number - 1]["request"] if number else None
+        other = entries[number - 1]["request"] if number else None
         # A request without tools, as for a summary, does not get the answer of a turn.
-        if recorded_request is None or bool(recorded_request.get("tools")) != bool(
-            request.get("tools")
-        ):
+        if other is None or bool(other.get("tools")) != bool(request.get("tools")):
             raise EndOfReplay(reason)
         # Tokens of this request are not counted, so they are scaled by its length.
-        self._scales[number] = len(json.dumps(request)) / len(json.dumps(recorded_request))
+        self._scales[number] = len(json.dumps(request)) / len(json.dumps(other))
         return number
 
     @property
@@ -305,31 +292,25 @@ class _RecordedModel(ReplayChatModel):
         """Usage of all recorded answers, or of the answers to requests now."""
         total = ReplayUsage(tool_calls=tool_calls)
         for number, entry in enumerate(self._cassette.entries, 1):
-            if now and number in self._left:
-                continue
-            total += ReplayUsage(model_calls=1)
-            scale = self._scales.get(number, 1.0) if now else 1.0
-            if reported := usage_of_answer(entry["answer"], self.model_name or "", price, scale):
-                tokens, usd = reported
-                total += ReplayUsage(0, 0, tokens["input_tokens"], tokens["output_tokens"], usd)
+            if not now or number not in self._left:
+                scale = self._scales.get(number, 1.0) if now else 1.0
+                total += usage_of_answer(entry["answer"], self.model_name or "", price, scale)
         return total
 
 
+@dataclass
 class _Replayer:
     """An agent with a model and tools that answer from recordings, one recording at a time."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        *,
-        context: object = None,
-        config: Mapping[str, object] | None = None,
-        run_tools: bool | Collection[str] = False,
-        price: Price | None = None,
-        redact: Redact | None = None,
-    ) -> None:
-        self.context, self.config, self.price, self.redact = context, config, price, redact
-        self.model = _RecordedModel(path=Path())
+    agent: Any
+    context: object = None
+    config: Mapping[str, Any] | None = None
+    run_tools: bool | Collection[str] = False
+    price: Price | None = None
+    redact: Redact | None = None
+
+    def __post_init__(self) -> None:
+        agent, run_tools, self.model = self.agent, self.run_tools, _RecordedModel(path=Path())
         if isinstance(agent, CompiledStateGraph):
             compiled_agent: Graph = with_model(agent, self.model)
         elif callable(agent):
@@ -365,67 +346,63 @@ class _Replayer:
     def replay(self, path: Path) -> Flow[ReplayedRun]:
         """Replay a recording."""
         start, name = perf_counter(), path.with_suffix("").name
-        model, tools, price = self.model, self.tools, self.price
+        model, price = self.model, self.price
         try:
-            tools.load(model.load(path, self.redact), self.redact)
+            self.tools.load(model.load(path, self.redact), self.redact)
         except (CassetteError, FileNotFoundError) as error:
             return ReplayedRun(name, ReplayVerdict.ERROR, str(error))
         thread = str(path)
         config: Any = {**(self.config or {})}
         config["configurable"] = {**config.get("configurable", {}), "thread_id": thread}
-        failed, waiting, reviews, later = yield from self._run(config)
+        failed, waiting, reviews, asked = yield from self._run(config)
         values = self.agent.get_state(config).values
         # The agent replays all recordings of a folder, so no state of this recording may stay.
         self.saver.delete_thread(thread)
         state = {"messages": [], **values, "__interrupt__": waiting}
         trajectory = trajectory_of(state) if state["messages"] else NO_STEPS
-        _, entries, results, pauses = model._cassette
+        header, entries, results, pauses = model._cassette
         before = recorded_trajectory(entries, results, pauses)
         calls = {step.call: step.outcome for _, step in _calls(trajectory)}
-        version = model._cassette.header["version"]
         questions = waiting_questions(waiting, model.redacted)
-        if version > 2 and not reviews:
-            # A run that ended has not come to the next review.
-            asked = later if later is not None else asked_in(pauses, len(entries))
+        if header["version"] > 2 and not reviews:
             reviews = changed_questions(asked, questions, calls)
         # A waiting call has not run. A recording without results does not say whether the
         # last calls have run: they have if they do not wait now.
-        counts = [
-            sum(
-                step.outcome != "pending"
-                or (version < 2 and steps is before and calls.get(step.call) != "pending")
-                for _, step in _calls(steps)
-            )
-            for steps in (before, trajectory)
-        ]
+        calls_before = sum(
+            step.outcome != "pending"
+            or (header["version"] < 2 and calls.get(step.call) != "pending")
+            for _, step in _calls(before)
+        )
+        calls_now = sum(step.outcome != "pending" for _, step in _calls(trajectory))
         run = ReplayedRun(
             name,
             ReplayVerdict.PASSED,
             request=model._first,
-            recorded=model.usage(now=False, tool_calls=counts[0], price=price),
-            replayed=model.usage(now=True, tool_calls=counts[1], price=price),
+            recorded=model.usage(now=False, tool_calls=calls_before, price=price),
+            replayed=model.usage(now=True, tool_calls=calls_now, price=price),
             seconds=perf_counter() - start,
             trajectory=trajectory,
         )
-        return _judged(run, model, tools, before, failed, reviews, questions)
+        return self._judged(run, before, failed, reviews, questions)
 
-    def _run(self, config: Any) -> Flow[_Ending]:
-        """Run the agent with the inputs of the recording, as far as the recording goes."""
+    def _run(
+        self, config: Any
+    ) -> Flow[tuple[Exception | None, Sequence[Any], list[str], list[Question]]]:
+        """Run the recorded inputs; give the error, interrupts, changes of reviews, next review."""
         inputs, waiting, reviews = self.model.inputs(), (), []
         failed: Exception | None = None
         try:
             for item in inputs:
                 if isinstance(item, RecordedAnswer):
-                    at_node = not waiting and self.agent.get_state(config).next
-                    resume, changes = item.fit(waiting_questions(waiting, self.model.redacted))
+                    resume = item.resume
                     # A run at a node with `interrupt_before` takes any answer.
-                    if at_node:
-                        resume, changes = item.resume, []
-                    reviews += changes
-                    if not waiting and not at_node:
-                        continue
-                    if resume is None and not at_node:  # the questions now have no decision
-                        break
+                    if waiting or not self.agent.get_state(config).next:
+                        resume, changes = item.fit(waiting_questions(waiting, self.model.redacted))
+                        reviews += changes
+                        if not waiting:
+                            continue
+                        if resume is None:  # the questions now have no decision
+                            break
                     item = Command(resume=resume)
                 waiting = ()
                 result = yield Invoke(self.agent.bind(context=self.context), item, config)
@@ -435,58 +412,50 @@ class _Replayer:
             pass
         except Exception as raised:
             failed = raised
+        # A run that ended has not come to the next review.
         later = (item.questions for item in inputs if isinstance(item, RecordedAnswer))
-        return _Ending(failed, waiting, reviews, next(later, None))
+        _, entries, _, pauses = self.model._cassette
+        return failed, waiting, reviews, next(later, asked_in(pauses, len(entries)))
 
-
-class _Ending(NamedTuple):
-    """End of a replay: an error, waiting questions, changes of reviews, the next review."""
-
-    error: Exception | None
-    waiting: Sequence[Any]
-    reviews: list[str]
-    later: list[Question] | None
-
-
-def _judged(
-    run: ReplayedRun,
-    model: _RecordedModel,
-    tools: RecordedTools,
-    before: Trajectory,
-    error: Exception | None,
-    reviews: Sequence[str],
-    waiting: Sequence[Question],
-) -> ReplayedRun:
-    """The run with the verdict and the reason."""
-    entries = model._cassette.entries
-    reasons = [reason for reason in (*reviews, model.mismatch, tools.missing) if reason]
-    if model._left and not tools.missing:
-        reasons.append(f"{len(model._left)} of {len(entries)} recorded answers were not requested.")
-        if waiting and not reviews:
-            reasons.append(
-                f"The run waits for a person, who is asked about {waiting[0].text}. Record what "
-                "they decide: record_agent(agent, path) notes it, and record(model, path) takes "
-                'inputs=[..., Command(resume={"decisions": [{"type": "approve"}]})].'
-            )
-    if reasons:
-        run, difference = _compared(run, before)
-        reasons += [difference] if difference else []
-    # A recorded error ends the replay as it ended the run.
-    if error is not None and (reasons or "error" not in entries[-1]["answer"]):
-        text = f"raised {type(error).__name__}: {error}".rstrip(": ")
-        return replace(run, verdict=ReplayVerdict.ERROR, reason=" ".join([text, *reasons]))
-    if reasons:
-        run = replace(run, verdict=ReplayVerdict.CHANGED, reason=" ".join(reasons))
-    try:
-        if pattern := model.expected:
-            assert_trajectory(run.trajectory, pattern)
-    except TrajectoryMismatch as mismatch:
-        reason = " ".join([*mismatch.reasons, *reasons])
-        return replace(run, verdict=ReplayVerdict.FAILED, reason=reason, step=mismatch.step)
-    except (PatternError, ArgumentError) as wrong:
-        reason = f"cannot be compared with its pattern: {wrong}"
-        return replace(run, verdict=ReplayVerdict.ERROR, reason=reason)
-    return run
+    def _judged(
+        self,
+        run: ReplayedRun,
+        before: Trajectory,
+        error: Exception | None,
+        reviews: Sequence[str],
+        waiting: Sequence[Question],
+    ) -> ReplayedRun:
+        """The run with the verdict and the reason."""
+        model, tools, entries = self.model, self.tools, self.model._cassette.entries
+        reasons = [reason for reason in (*reviews, model.mismatch, tools.missing) if reason]
+        if model._left and not tools.missing:
+            number = len(model._left)
+            reasons.append(f"{number} of {len(entries)} recorded answers were not requested.")
+            if waiting and not reviews:
+                reasons.append(
+                    f"The run waits for a person, who is asked about {waiting[0].text}. Record "
+                    "what they decide: record_agent(agent, path) notes it, and record(model, path) "
+                    'takes inputs=[..., Command(resume={"decisions": [{"type": "approve"}]})].'
+                )
+        if reasons:
+            run, difference = _compared(run, before)
+            reasons += [difference] if difference else []
+        # A recorded error ends the replay as it ended the run.
+        if error is not None and (reasons or "error" not in entries[-1]["answer"]):
+            text = f"raised {type(error).__name__}: {error}".rstrip(": ")
+            return replace(run, verdict=ReplayVerdict.ERROR, reason=" ".join([text, *reasons]))
+        if reasons:
+            run = replace(run, verdict=ReplayVerdict.CHANGED, reason=" ".join(reasons))
+        try:
+            if pattern := model.expected:
+                assert_trajectory(run.trajectory, pattern)
+        except TrajectoryMismatch as mismatch:
+            reason = " ".join([*mismatch.reasons, *reasons])
+            return replace(run, verdict=ReplayVerdict.FAILED, reason=reason, step=mismatch.step)
+        except (PatternError, ArgumentError) as wrong:
+            reason = f"cannot be compared with its pattern: {wrong}"
+            return replace(run, verdict=ReplayVerdict.ERROR, reason=reason)
+        return run
 
 
 def _calls(trajectory: Trajectory) -> list[tuple[int, TrajectoryStep]]:

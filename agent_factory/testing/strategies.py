@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     import pytest
     from hypothesis.strategies import SearchStrategy
 
-
 Stack = Sequence[Middleware] | Callable[[], Sequence[Middleware]]
 
 
@@ -94,10 +93,7 @@ an answer of the model."""
 
 
 def messages(
-    phase: str | None = None,
-    *,
-    tools: Sequence[str] = ("search", "add"),
-    max_turns: int = 2,
+    phase: str | None = None, *, tools: Sequence[str] = ("search", "add"), max_turns: int = 2
 ) -> SearchStrategy[list[AnyMessage]]:
     """Histories as they are when a hook of a phase runs.
 
@@ -144,8 +140,7 @@ def messages(
             message.id = f"message-{index}"
         return conversation
 
-    histories: SearchStrategy[list[AnyMessage]] = st.composite(history)()
-    return histories
+    return st.composite(history)()
 
 
 def states(
@@ -186,9 +181,7 @@ def states(
 
 
 def stacks(
-    members: Mapping[str, Callable[[], Middleware]] | None = None,
-    *,
-    max_size: int = 4,
+    members: Mapping[str, Callable[[], Middleware]] | None = None, *, max_size: int = 4
 ) -> SearchStrategy[list[Middleware]]:
     """Stacks of middleware in any order, each member at most once.
 
@@ -205,10 +198,7 @@ def stacks(
 
     makers = dict(_IDLE_MEMBERS if members is None else members)
     names = st.lists(st.sampled_from(sorted(makers)), unique=True, max_size=max_size)
-    strategy: SearchStrategy[list[Middleware]] = names.map(
-        lambda chosen_names: [makers[name]() for name in chosen_names]
-    )
-    return strategy
+    return names.map(lambda chosen_names: [makers[name]() for name in chosen_names])
 
 
 def _idle_hook(state: object, runtime: object) -> None:

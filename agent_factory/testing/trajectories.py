@@ -22,21 +22,15 @@ class TrajectoryMismatch(AssertionError):
     """
 
     def __init__(self, pattern: str, trajectory: Trajectory, breaks: Sequence[Break]) -> None:
-        count = len(trajectory.steps)
-        breaks_in_order = sorted(
-            breaks, key=lambda item: count if item.index is None else item.index
-        )
-        self.step = None if breaks_in_order[0].index is None else breaks_in_order[0].index + 1
-        self.reasons = [
-            item.reason if item.index is None else f"step {item.index + 1}: {item.reason}"
-            for item in breaks_in_order
-        ]
-        # A mark behind the last step stands for the end of the run.
-        marks = {count if item.index is None else item.index for item in breaks}
+        # An index behind the last step stands for the end of the run.
+        end = len(trajectory.steps)
+        reasons = [(end if item.index is None else item.index, item.reason) for item in breaks]
+        reasons.sort(key=lambda reason: reason[0])
+        self.step = None if reasons[0][0] == end else reasons[0][0] + 1
+        self.reasons = [text if i == end else f"step {i + 1}: {text}" for i, text in reasons]
         lines = "\n".join(f"- {reason}" for reason in self.reasons)
-        super().__init__(
-            f"the run does not match `{pattern}`:\n{lines}\n\n{trajectory.numbered(marks)}"
-        )
+        steps = trajectory.numbered(index for index, _ in reasons)
+        super().__init__(f"the run does not match `{pattern}`:\n{lines}\n\n{steps}")
 
 
 def assert_trajectory(run: object, pattern: str, *, agent: object = None) -> None:
@@ -130,26 +124,18 @@ def _check_names(pattern: str, rules: Sequence[Rule], trajectory: Trajectory, ag
         for step in trajectory.steps
     )
     for atom in (atom for rule in rules for atom in rule.atoms):
+        reason, text = "", f"`{atom.text}`"
+        hint = "Pass the result of the run, or its messages."
         if atom.kind is StepKind.HOOK and not is_log:
-            raise ArgumentError(
-                "run",
-                f"has messages and no decisions, and the pattern asks about {atom.name}.",
-                "Build the agent with decisions=log.append, and pass the list `log`.",
-            )
-        if atom.kind is StepKind.TOOL and atom.conditions and is_log:
-            raise ArgumentError(
-                "run",
-                "is a decision log, which has no arguments of calls, and the pattern asks about "
-                f"`{atom.text}`.",
-                "Pass the result of the run, or its messages.",
-            )
-        if is_log and atom.kind in answers and hides_answers:
-            raise ArgumentError(
-                "run",
-                "is the decision log of an agent without tools, which does not say when its model "
-                f"answered, and the pattern asks about `{atom.text}`.",
-                "Pass the result of the run, or its messages.",
-            )
+            reason, text = "has messages and no decisions", atom.name
+            hint = "Build the agent with decisions=log.append, and pass the list `log`."
+        elif atom.kind is StepKind.TOOL and atom.conditions and is_log:
+            reason = "is a decision log, which has no arguments of calls"
+        elif is_log and atom.kind in answers and hides_answers:
+            reason = "is the decision log of an agent without tools, which does not say when its "
+            reason += "model answered"
+        if reason:
+            raise ArgumentError("run", f"{reason}, and the pattern asks about {text}.", hint)
         names = {StepKind.TOOL: tools, StepKind.HOOK: hooks}.get(atom.kind, set())
         # For `any`, nothing can be misspelt.
         if not atom.name or atom.name in names:

@@ -9,24 +9,21 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress, groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from agent_factory.decisions.log import Outcome
+from agent_factory.errors import did_you_mean
 from agent_factory.testing.trajectory_steps import NOT_FROM_MODEL, StepKind, TrajectoryStep
+
+T = TypeVar("T")
 
 MOST_STEPS: Final = 1000
 """The most steps that one rule may name, with each repetition that is written as a number."""
 
-OUTCOMES: Final = (
-    "ok",
-    "error",
-    "pending",
-    *(str(outcome).replace(" ", "_") for outcome in Outcome),
-)
+OUTCOMES: Final = ("ok", "error", "pending", *(str(kind).replace(" ", "_") for kind in Outcome))
 """The results that a pattern may name without quotes: of tool calls, then of hooks and layers."""
 
 _WORDS: Final = {
@@ -41,24 +38,30 @@ _WORDS: Final = {
 # Names of middleware may have brackets, as PIIMiddleware[email], and names of remote tools may
 # have dots, colons and slashes.
 _TOKEN: Final = re.compile(
-    r"""\s*(?:
+    r"""
     (?P<name>[^\W\d]\w*(?:\[[^][\n]*\])?(?:[-.:/]\w+)*)
     | (?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     | (?P<count>\{\s*\d*\s*(?:,\s*\d*\s*)?\})
     | (?P<sign>->|<=|>=|!=|[<>=~(),|*+?])
     | (?P<end>\Z)
-    )""",
+    """,
     re.VERBOSE,
 )
 
+
+def _are_equal(argument: object, value: object) -> bool:
+    # JSON has no numbers that are true or false, and Python does.
+    return isinstance(argument, bool) is isinstance(value, bool) and argument == value
+
+
 _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
+    "=": _are_equal,
+    "!=": lambda argument, value: not _are_equal(argument, value),
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "~": lambda found, value: str(value) in str(found),
+    "~": lambda argument, value: str(value) in str(argument),
 }
 
 
@@ -93,16 +96,9 @@ class Condition:
         """Reason for a mismatch of the arguments; empty for a match."""
         if self.key not in args:
             return f"{self.key} is missing"
-        argument, value = args[self.key], self.value
-        # JSON has no numbers that are true or false, and Python does.
-        alike = isinstance(argument, bool) is isinstance(value, bool)
+        argument = args[self.key]
         try:
-            if self.sign == "=" and not alike:
-                holds = False
-            elif self.sign == "!=" and not alike:
-                holds = True
-            else:
-                holds = _COMPARISONS[self.sign](argument, value)
+            holds = _COMPARISONS[self.sign](argument, self.value)
         except TypeError:
             holds = False  # a text and a number have no order
         return "" if holds else f"{self.key} is {argument!r}"
@@ -181,7 +177,6 @@ class Repeat:
 Node = StepPattern | Ordered | Choice | Repeat
 """A part of a rule, or the rest of a rule after some steps."""
 
-
 NextStep = tuple["StepPattern", bool, "Node | None"]
 """A possible next step, whether it needs a later turn, and the rest of the rule after it."""
 
@@ -189,29 +184,26 @@ NextStep = tuple["StepPattern", bool, "Node | None"]
 @lru_cache(maxsize=4096)
 def _next(node: Node | None) -> tuple[NextStep, ...]:
     """The possible next steps of a part."""
-    return tuple(_derivatives(node))
-
-
-def _derivatives(node: Node | None) -> Iterator[NextStep]:
     # Brzozowski's derivatives: the state of a match is the part of the rule that is left.
     if isinstance(node, StepPattern):
-        yield node, False, None
-    elif isinstance(node, Choice):
-        for part in node.parts:
-            yield from _next(part)
-    elif isinstance(node, Repeat) and node.most != 0:
+        return ((node, False, None),)
+    if isinstance(node, Choice):
+        return tuple(step for part in node.parts for step in _next(part))
+    steps: list[NextStep] = []
+    if isinstance(node, Repeat) and node.most != 0:
         most = None if node.most is None else node.most - 1
         again = () if most == 0 else (Repeat(node.part, max(node.least - 1, 0), most),)
         for step, later, rest in _next(node.part):
-            yield step, later, _left(rest, again, new_turn=False)
+            steps.append((step, later, _left(rest, again, new_turn=False)))
     elif isinstance(node, Ordered):
         for index, member in enumerate(node.parts):
             leaves_begun = node.new_turn and node.has_begun and index > 0
             for step, later, rest in _next(member):
-                others = node.parts[index + 1 :]
-                yield step, later or leaves_begun, _left(rest, others, new_turn=node.new_turn)
+                left = _left(rest, node.parts[index + 1 :], new_turn=node.new_turn)
+                steps.append((step, later or leaves_begun, left))
             if not _may_end(member):
                 break
+    return tuple(steps)
 
 
 def _left(rest: Node | None, others: tuple[Node | None, ...], *, new_turn: bool) -> Node | None:
@@ -255,26 +247,15 @@ class Break:
 Rests = dict["Node | None", None]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of a pattern."""
+    """A rule of a pattern; `atoms` are the steps of its tree."""
 
     text: str
     tree: Node
+    atoms: tuple[StepPattern, ...]
     forbids: bool = False
     sees_all: bool = False
-    atoms: list[StepPattern] = field(default_factory=list)  # each once
-
-    def __post_init__(self) -> None:
-        self.atoms = list(_atoms(self.tree))
-        if not self.forbids and _size(self.tree) >= MOST_STEPS:
-            raise PatternError(
-                self.text,
-                1,
-                f"the rule is too large: with its repetitions it names more than {MOST_STEPS} "
-                "steps.",
-                "Write smaller numbers, or `*` or `+`.",
-            )
 
     def sees(self, step: TrajectoryStep) -> bool:
         """Return True for a named step; with `only`, for any call."""
@@ -293,10 +274,10 @@ class Rule:
         rests: Rests = {self.tree: None}
         for _, turn in groupby(visible_steps, key=lambda index: steps[index].turn):
             calls = list(turn)
-            after, failed = self._read(rests, [steps[index] for index in calls])
-            if failed is not None:
-                index = calls[failed.place]
-                return Break(self, index, self._why(steps, visible_steps, index, failed))
+            after = self._read(rests, [steps[index] for index in calls])
+            if isinstance(after, _Stuck):
+                index = calls[after.place]
+                return Break(self, index, self._why(steps, visible_steps, index, after))
             rests = after
         if any(map(_may_end, rests)):
             return None
@@ -304,7 +285,7 @@ class Rule:
         seen_any = f"after step {visible_steps[-1] + 1} " if visible_steps else ""
         return Break(self, None, f"the run ended, and `{self.text}` {seen_any}expects {expected}.")
 
-    def _read(self, rests: Rests, turn: Sequence[TrajectoryStep]) -> tuple[Rests, _Stuck | None]:
+    def _read(self, rests: Rests, turn: Sequence[TrajectoryStep]) -> Rests | _Stuck:
         """The rests of the rule after the steps of a turn, in any possible order."""
         # The calls of a turn run in parallel: their order in the message means nothing.
         # Steps with the same fitting parts of the rule are interchangeable, so they are counted.
@@ -331,9 +312,9 @@ class Rule:
                     min(group[c] for group, c in zip(groups, counts, strict=True) if c < len(group))
                     for _, counts in layer
                 )
-                return {}, _Stuck(place, dict.fromkeys(rest for rest, _ in layer), count)
+                return _Stuck(place, dict.fromkeys(rest for rest, _ in layer), count)
             layer = next_layer
-        return dict.fromkeys(rest for rest, _ in layer), None
+        return dict.fromkeys(rest for rest, _ in layer)
 
     def _expected(self, rests: Rests) -> str:
         """The possible next steps, in the form of a pattern."""
@@ -341,11 +322,7 @@ class Rule:
         return " or ".join(dict.fromkeys(texts)) or "nothing more"
 
     def _why(
-        self,
-        steps: Sequence[TrajectoryStep],
-        visible_steps: Sequence[int],
-        index: int,
-        stuck: _Stuck,
+        self, steps: Sequence[TrajectoryStep], visible: Sequence[int], index: int, stuck: _Stuck
     ) -> str:
         """Reason why the rule does not allow the step at an index."""
         step, rule = steps[index], f"`{self.text}`"
@@ -359,12 +336,12 @@ class Rule:
             unlike = "; ".join(dict.fromkeys(problems))
             return f"{step.event}, and {rule} does not match it: {unlike}."
         if stuck.done and any(later and step in fitting for step, later in next_steps):
-            other = next(i for i in visible_steps if steps[i].turn == step.turn and i != index)
+            other = next(i for i in visible if steps[i].turn == step.turn and i != index)
             return (
                 f"{step.event} in the same turn as {steps[other].name} (step {other + 1}), and `<` "
                 f"in {rule} needs an earlier turn."
             )
-        earlier = [i for i in visible_steps if i < index]
+        earlier = [i for i in visible if i < index]
         if isinstance(self.tree, StepPattern | Repeat) and len(self.atoms) == 1:
             most = self.tree.most if isinstance(self.tree, Repeat) else 1
             return f"{step.event}, and {rule} allows {most}, not {len(earlier) + 1}."
@@ -412,83 +389,83 @@ class _Parser:
 
     def advance(self, at: int | None = None) -> None:
         """Go to the next token."""
-        self.end = self.end if at is None else at
-        match = _TOKEN.match(self.pattern, self.end)
+        rest = self.pattern[self.end if at is None else at :].lstrip()
+        self.start = len(self.pattern) - len(rest)
+        match = _TOKEN.match(self.pattern, self.start)
         if match is None:
-            rest = self.pattern[self.end :]
-            self.start = self.end + len(rest) - len(rest.lstrip())
             raise self.error(
-                f"{self.pattern[self.start]!r} cannot be read.",
+                self.start,
+                f"{rest[0]!r} cannot be read.",
                 "Put the name of a tool in quotes if it has other signs than letters, digits, `_`, "
                 "`-`, `.`, `:` and `/`.",
             )
-        self.kind, self.text = match.lastgroup or "", match[match.lastgroup or 0]
-        # The match includes the white space before the token.
-        self.start, self.end = match.end() - len(self.text), match.end()
+        self.kind, self.text, self.end = match.lastgroup or "", match[0], match.end()
 
-    def error(self, reason: str, hint: str) -> PatternError:
-        """An error at the current token."""
-        return PatternError(self.pattern, self.start + 1, reason, hint)
+    def error(self, at: int, reason: str, hint: str) -> PatternError:
+        """An error at an index of the pattern."""
+        return PatternError(self.pattern, at + 1, reason, hint)
 
     def unlike(self, expected: str, hint: str) -> PatternError:
         """An error about the current token, where another one is expected."""
         token = "the end" if self.kind == "end" else f"`{self.text}`"
-        return self.error(f"expected {expected}, got {token}.", hint)
+        return self.error(self.start, f"expected {expected}, got {token}.", hint)
 
     def takes(self, sign: str) -> bool:
-        """Go past a sign if the current token is that sign."""
-        if self.kind != "sign" or self.text != sign:
+        """Go past the current token if it is this sign or word."""
+        if self.text != sign:
             return False
         self.advance()
         return True
 
     def rules(self) -> list[Rule]:
         """All rules, up to the end."""
-        rules = [self.rule()]
-        while self.takes(","):
-            rules.append(self.rule())
+        rules = self.separated(",", self.rule)
         if self.kind == "end":
             return rules
         is_step = self.kind in ("name", "quoted")
         hint = "Write `a < b` for an order, and `a, b` for both in any order."
         raise self.unlike("`<`, `|`, `,` or the end", hint if is_step else "Remove it.")
 
+    def separated(self, sign: str, part: Callable[[], T]) -> list[T]:
+        """Parts between signs, at least one."""
+        parts = [part()]
+        while self.takes(sign):
+            parts.append(part())
+        return parts
+
     def rule(self) -> Rule:
         """A rule, with `never` or `only` before."""
         start = self.start
-        word = self.text if self.kind == "name" and self.text in ("never", "only") else ""
-        if word:
-            self.advance()
+        forbids = self.takes("never")
+        sees_all = not forbids and self.takes("only")
         first = self.start
         tree = self.choice()
         text = self.pattern[start : self.start].rstrip().rstrip(",").rstrip()
-        if word == "never":
+        if forbids:
             parts = tree.parts if isinstance(tree, Choice) else [tree]
             if not all(isinstance(part, StepPattern) for part in parts):
-                raise PatternError(
-                    self.pattern,
-                    first + 1,
+                raise self.error(
+                    first,
                     "expected steps after `never`, got an order or a repetition.",
                     "Write `never delete`, or `never delete | drop`.",
                 )
-        try:
-            # The rule has its own text only, and the error is about the whole pattern.
-            return Rule(text, tree, forbids=word == "never", sees_all=word == "only")
-        except PatternError as error:
-            raise PatternError(self.pattern, start + 1, error.reason, error.hint) from None
+        elif _size(tree) >= MOST_STEPS:
+            raise self.error(
+                start,
+                f"the rule is too large: with its repetitions it names more than {MOST_STEPS} "
+                "steps.",
+                "Write smaller numbers, or `*` or `+`.",
+            )
+        return Rule(text, tree, tuple(_atoms(tree)), forbids, sees_all)
 
     def choice(self) -> Node:
         """Orders between `|`."""
-        parts = [self.order()]
-        while self.takes("|"):
-            parts.append(self.order())
+        parts = self.separated("|", self.order)
         return parts[0] if len(parts) == 1 else Choice(tuple(parts))
 
     def order(self) -> Node:
         """Steps between `<`."""
-        parts = [self.repeated()]
-        while self.takes("<"):
-            parts.append(self.repeated())
+        parts = self.separated("<", self.repeated)
         return parts[0] if len(parts) == 1 else Ordered(tuple(parts))
 
     def repeated(self) -> Node:
@@ -514,11 +491,11 @@ class _Parser:
 
     def step(self) -> Node:
         """A step, or a group in parentheses."""
-        opening = self.start
+        column = self.start + 1
         if self.takes("("):
             node = self.choice()
             if not self.takes(")"):
-                raise self.unlike(f"`)` for the `(` in column {opening + 1}", "Close the group.")
+                raise self.unlike(f"`)` for the `(` in column {column}", "Close the group.")
             return node
         if self.kind not in ("name", "quoted"):
             raise self.unlike(
@@ -533,39 +510,35 @@ class _Parser:
             name, kind = "" if name == "any" else name, _WORDS[name]
         elif "." in name:
             kind = StepKind.HOOK
-        column = self.start + 1
         self.advance()
-        conditions = tuple(self.conditions())
+        conditions: list[Condition] = []
+        if self.takes("("):
+            conditions = self.separated(",", self.condition)
+            if not self.takes(")"):
+                raise self.unlike("`,` or `)` after a condition", "Separate conditions by commas.")
         result, is_quoted = None, False
         if self.takes("->"):
             result, is_quoted = self.result()
         text = self.pattern[column - 1 : self.start].rstrip()
-        return StepPattern(text, column, kind, name, conditions, result, is_quoted)
+        return StepPattern(text, column, kind, name, tuple(conditions), result, is_quoted)
 
-    def conditions(self) -> Iterator[Condition]:
-        """Conditions on arguments, in parentheses; none without any."""
-        if not self.takes("("):
-            return
-        while True:
-            if self.kind not in ("name", "quoted"):
-                hint = 'Write conditions such as `euros<=50` or `order_id="A1"`.'
-                raise self.unlike("the name of an argument", hint)
-            key = _unquoted(self.text) if self.kind == "quoted" else self.text
-            self.advance()
-            if self.kind != "sign" or self.text not in _COMPARISONS:
-                hint = f"Write one of {' '.join(_COMPARISONS)}; `~` is for a part of a text."
-                raise self.unlike(f"a comparison after `{key}`", hint)
-            sign = self.text
-            yield Condition(key, sign, self.value())
-            if self.takes(")"):
-                return
-            if not self.takes(","):
-                raise self.unlike("`,` or `)` after a condition", "Separate conditions by commas.")
+    def condition(self) -> Condition:
+        """A condition on an argument."""
+        if self.kind not in ("name", "quoted"):
+            hint = 'Write conditions such as `euros<=50` or `order_id="A1"`.'
+            raise self.unlike("the name of an argument", hint)
+        key = _unquoted(self.text) if self.kind == "quoted" else self.text
+        self.advance()
+        if self.kind != "sign" or self.text not in _COMPARISONS:
+            hint = f"Write one of {' '.join(_COMPARISONS)}; `~` is for a part of a text."
+            raise self.unlike(f"a comparison after `{key}`", hint)
+        sign = self.text
+        return Condition(key, sign, self.value())
 
     def value(self) -> Any:
         """The value after the current sign; the following token becomes the current token."""
-        rest = self.pattern[self.end :]
-        at = self.end + len(rest) - len(rest.lstrip())
+        rest = self.pattern[self.end :].lstrip()
+        at = len(self.pattern) - len(rest)
         try:
             value, end = json.JSONDecoder().raw_decode(self.pattern, at)
         # Texts in single quotes are not JSON.
@@ -577,27 +550,20 @@ class _Parser:
                     'Write a number, a text in quotes such as "A1", true, false, null, or a list '
                     "in JSON.",
                 ) from None
-            value = _unquoted(self.text)
-            self.advance()
-        else:
-            self.advance(end)
+            value, end = _unquoted(self.text), self.end
+        self.advance(end)
         return value
 
     def result(self) -> tuple[str, bool]:
         """The result after an arrow, and whether the result is a text in quotes."""
-        if self.kind == "quoted":
-            result, is_quoted = _unquoted(self.text), True
-        elif self.kind == "name" and self.text in OUTCOMES:
-            result, is_quoted = self.text, False
-        else:
-            close = get_close_matches(self.text, OUTCOMES, n=1)
-            raise self.unlike(
-                "a result",
-                f"Did you mean {close[0]}?"
-                if close
-                else "Write ok, error or pending for a call, an outcome such as jumped for a hook, "
-                "or a text in quotes that the result contains.",
+        is_quoted = self.kind == "quoted"
+        result = _unquoted(self.text) if is_quoted else self.text
+        if not is_quoted and result not in OUTCOMES:
+            otherwise = (
+                "Write ok, error or pending for a call, an outcome such as jumped for a hook, or a "
+                "text in quotes that the result contains."
             )
+            raise self.unlike("a result", did_you_mean(self.text, OUTCOMES, otherwise))
         self.advance()
         return result, is_quoted
 

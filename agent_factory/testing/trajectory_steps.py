@@ -24,10 +24,9 @@ from agent_factory.decisions.log import Decision, Outcome
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.state.history import EDITED, RAN, REVIEWED
 from agent_factory.structured_output.strategies import STRUCTURED_RESULT
-from agent_factory.testing.recordings import CassetteError, read_cassette
+from agent_factory.testing.comparison import shortened
+from agent_factory.testing.recordings import CassetteError, Lines, read_cassette
 from agent_factory.topology.transitions import TransitionReason
-
-_MOST_CHARACTERS = 60  # of a text in a line
 
 
 class StepKind(StrEnum):
@@ -78,21 +77,17 @@ class TrajectoryStep:
     @property
     def call(self) -> str:
         """A call with arguments: `refund(euros=5)`."""
-        args = ", ".join(f"{key}={_short(repr(value))}" for key, value in (self.args or {}).items())
+        args = ", ".join(f"{k}={shortened(repr(v))}" for k, v in (self.args or {}).items())
         return f"{self.name}({'...' if self.args is None else args})"
 
     def __str__(self) -> str:
-        text = _short(" ".join(self.text.split()))
+        text = shortened(" ".join(self.text.split()))
         result = ": ".join(filter(None, (self.outcome, text)))
         if self.kind is StepKind.TOOL:
             return f"{self.call} -> {result}"
         if self.kind is StepKind.HOOK:
             return f"{self.name} -> {result}"
         return f"{self.name}: {result}" if result else self.name
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +164,9 @@ def trajectory_of(run: object) -> Trajectory:
         return _of_file(Path(run))
     if isinstance(run, StateSnapshot):
         run = {**run.values, "__interrupt__": run.interrupts}
-    interrupts: Sequence[object] = ()
-    is_structured = False
+    state: Mapping[str, Any] = {}
     if isinstance(run, Mapping) and "messages" in run:
-        interrupts = run.get("__interrupt__", ())
-        is_structured = run.get("structured_response") is not None
-        run = run["messages"]
+        state, run = run, run["messages"]
     if isinstance(run, Sequence) and run:
         if all(isinstance(item, Decision) for item in run):
             return Trajectory(tuple(_of_decisions(run)), "decisions")
@@ -183,6 +175,8 @@ def trajectory_of(run: object) -> Trajectory:
         except (NotImplementedError, TypeError, ValueError):
             pass
         else:
+            interrupts = state.get("__interrupt__", ())
+            is_structured = state.get("structured_response") is not None
             steps = _of_messages(messages, interrupts, is_structured=is_structured)
             return Trajectory(tuple(steps), "messages")
     raise ArgumentError(
@@ -198,10 +192,7 @@ NOT_FROM_MODEL = "not from the model"
 
 
 def _of_messages(
-    messages: Sequence[BaseMessage],
-    interrupts: Sequence[object] = (),
-    *,
-    is_structured: bool = False,
+    messages: Sequence[BaseMessage], interrupts: Sequence[Any] = (), *, is_structured: bool = False
 ) -> Iterator[TrajectoryStep]:
     """The steps of a conversation; with `is_structured`, the last calls are the answer."""
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
@@ -250,7 +241,6 @@ def _of_messages(
 
 _WRITTEN_ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
-
 _TURN_ENDS = {
     TransitionReason.NO_CALLS: StepKind.ANSWER,
     TransitionReason.STRUCTURED: StepKind.ANSWER,
@@ -264,7 +254,6 @@ _NOTHING = (Outcome.PASSED, Outcome.SKIPPED, Outcome.INTERRUPTED)
 """Outcomes of hooks and layers that do not count as steps."""
 
 _FAILED = (Outcome.ERROR_REPORTED, Outcome.RAISED)
-
 
 _OF_CALLS = (TransitionReason.CALLS, TransitionReason.TOGETHER, TransitionReason.SEQUENTIAL)
 """Reasons that lead to the tools."""
@@ -300,10 +289,9 @@ def _of_decisions(decisions: Sequence[Decision]) -> list[TrajectoryStep]:
             steps += [TrajectoryStep(StepKind.TOOL, name, turn, outcome="ok") for name in calls]
         if not who and decision.tool and decision.outcome in _FAILED:
             call = (StepKind.TOOL, decision.tool, "ok")
-            for index, step in reversed([*enumerate(steps)]):
-                if (step.kind, step.name, step.outcome) == call:
-                    steps[index] = replace(step, outcome="error", text=decision.detail)
-                    break
+            if equal := [i for i, s in enumerate(steps) if (s.kind, s.name, s.outcome) == call]:
+                last = steps[equal[-1]]
+                steps[equal[-1]] = replace(last, outcome="error", text=decision.detail)
         if decision.outcome is Outcome.INTERRUPTED and decision.reason != "from within":
             turn += 1
             text = who or decision.hook
@@ -326,8 +314,7 @@ def _of_file(path: Path) -> Trajectory:
     except ValueError:
         first = None
     if not isinstance(first, dict) or "outcome" not in first:
-        cassette = read_cassette(path)
-        return recorded_trajectory(*cassette[1:])
+        return recorded_trajectory(*read_cassette(path)[1:])
     # A log of a newer version may have more fields.
     names = {field.name for field in fields(Decision)}
     decisions = []
@@ -337,18 +324,13 @@ def _of_file(path: Path) -> Trajectory:
         try:
             data = {key: value for key, value in json.loads(line).items() if key in names}
             lists = {key: tuple(data.get(key, ())) for key in ("changed", "namespace", "calls")}
-            outcome = Outcome(data["outcome"])
-            decisions.append(Decision(**{**data, **lists, "outcome": outcome}))
+            decisions.append(Decision(**data | lists | {"outcome": Outcome(data["outcome"])}))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CassetteError(f"{path}:{number}: is not a decision: {error}.") from None
     return Trajectory(tuple(_of_decisions(decisions)), "decisions")
 
 
-def recorded_trajectory(
-    entries: Sequence[Mapping[str, Any]],
-    results: Sequence[Mapping[str, Any]] = (),
-    pauses: Sequence[Mapping[str, Any]] = (),
-) -> Trajectory:
+def recorded_trajectory(entries: Lines, results: Lines = (), pauses: Lines = ()) -> Trajectory:
     """The steps of a recording: from requests and answers, results of tools, and edits."""
     tool_names = frozenset(name for entry in entries for name in entry["request"].get("tools", ()))
     messages = recorded_messages(entries)
@@ -372,7 +354,7 @@ def recorded_trajectory(
     return Trajectory(tuple(_of_messages(messages)), "recording", tool_names)
 
 
-def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
+def recorded_messages(entries: Lines) -> list[BaseMessage]:
     """The conversation of a recording: answers, messages of users, and results of calls."""
     messages: list[BaseMessage] = []
     inputs: Counter[str] = Counter()
@@ -388,7 +370,7 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
         # A call changed by a reviewer has other arguments in the request.
         for keys in (("name", "args"), ("name",)):
             # The last calls of a request are the newest: an earlier call may be equal.
-            for call in reversed(waiting):
+            for call in waiting[::-1]:
                 same = [i for i, (c, _) in enumerate(results) if all(c[k] == call[k] for k in keys)]
                 if same:
                     ran, result = results.pop(same[-1])
@@ -396,12 +378,10 @@ def recorded_messages(entries: Sequence[Mapping[str, Any]]) -> list[BaseMessage]
                     if ran["args"] != call["args"]:
                         message.response_metadata = {RAN: ran}
                     messages.append(message)
-            answered_ids = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-            waiting = [call for call in waiting if call["id"] not in answered_ids]
+                    waiting.remove(call)
         messages += [HumanMessage(text) for text in new.elements()]
-        answer = entry["answer"]
-        if "error" not in answer:
-            messages.append(AIMessage(**answer))
+        if "error" not in entry["answer"]:
+            messages.append(AIMessage(**entry["answer"]))
     return messages
 
 

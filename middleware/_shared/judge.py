@@ -19,9 +19,9 @@ from agent_factory.errors import sentence
 from .checked_messages import readable_messages
 from .errors import format_error
 from .models import given_model, is_decision_model, quiet
-from .structured import structured_answer, structured_model
+from .structured import object_schema, structured_answer, structured_model
 from .transcript import render, shortened
-from .validation import check_number, check_string, copied
+from .validation import check_number, check_string, check_value, copied
 
 if TYPE_CHECKING:
     from langchain_core.decisions import BaseDecisionModel, ClassifierResponse, Noul
@@ -80,8 +80,7 @@ class _Judge:
         self.classifier = given_model(argument, classifier, kinds)
         check_string("instructions", instructions)
         check_number("threshold", threshold, required=True)
-        if threshold > 1:
-            raise ValueError(f"threshold must be a probability from 0 to 1, got {threshold!r}.")
+        check_value("threshold", threshold, threshold <= 1, "a probability from 0 to 1")
         self.instructions, self.threshold = instructions, threshold
         self._decides = is_decision_model(self.classifier)
 
@@ -110,14 +109,7 @@ class _Judge:
         reason = {"type": "string", "description": "The reason, in one sentence."}
         text = f"The probability that {self.event}."
         number = {"type": "number", "minimum": 0, "maximum": 1, "description": text}
-        return {
-            "title": self.titles[0],
-            "description": self.titles[1],
-            "type": "object",
-            "properties": {"reason": reason, "probability": number},
-            "required": ["reason", "probability"],
-            "additionalProperties": False,
-        }
+        return object_schema(*self.titles, {"reason": reason, "probability": number})
 
 
 class RiskJudge(_Judge):
@@ -203,17 +195,15 @@ def outcomes_of(criteria: object) -> Mapping[str, Any]:
     """The criteria by the outcomes "true" and "false"; empty without criteria."""
     if criteria is None or isinstance(criteria, str):
         return {} if criteria is None else {"true": criteria}
-    outcomes = criteria.model_dump() if isinstance(criteria, BaseModel) else criteria
-    if not isinstance(outcomes, Mapping):
-        raise TypeError(
-            f"criteria must be a string or a dict with 'true' and 'false', got {criteria!r}."
-        )
+    outcomes: Any = criteria.model_dump() if isinstance(criteria, BaseModel) else criteria
+    expected = "a string or a dict with 'true' and 'false'"
+    check_value("criteria", criteria, isinstance(outcomes, Mapping), expected, error=TypeError)
     if unknown_keys := sorted(map(str, set(outcomes) - {"true", "false"})):
         raise ValueError(
             f"criteria must have the keys 'true' and 'false', got {', '.join(unknown_keys)}. Pass "
             "{'true': 'what is risky', 'false': 'what is not'}."
         )
-    return outcomes
+    return {**outcomes}
 
 
 def document_of(request: ToolCallRequest) -> dict[str, object]:

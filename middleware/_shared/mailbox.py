@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from langchain_core.messages import HumanMessage
@@ -135,19 +136,28 @@ class Mailbox:
         of checkpoints sort by time.
         """
         ids = {current}
-        saved_state = yield from self.checkpoint(current, waits)
-        while saved_state is not None and len(ids) < _MOST_ANCESTORS:
-            ids.add(current := saved_state.checkpoint["id"])
-            if current <= oldest:
-                return ids, ""
-            parent = (saved_state.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-            saved_state = (yield from self.checkpoint(parent)) if parent else None
-        return ids, current
+        while current > oldest and len(ids) < _MOST_ANCESTORS:
+            if not (parent := _parent(self.thread, self.agent, current)):
+                if (saved_state := (yield from self.checkpoint(current, waits))) is None:
+                    break
+                config: Any = saved_state.parent_config or {}
+                parent.append(config.get("configurable", {}).get("checkpoint_id") or "")
+            if not parent[0]:
+                break
+            ids.add(current := parent[0])
+            waits = ()  # what has a child is stored, or was deleted
+        return ids, "" if current <= oldest else current
 
     def _read(self, place: dict[str, str]) -> Flow[CheckpointTuple | None]:
         get = Called(self.saver.get_tuple, async_form=self.saver.aget_tuple)
         saved_state: CheckpointTuple | None = yield Invoke(get, ({"configurable": place},))
         return saved_state
+
+
+@lru_cache(maxsize=10_000)
+def _parent(thread: str, agent: str, checkpoint: str) -> list[str]:
+    """Place for a checkpoint's parent, which never changes: read once, not in each look."""
+    return []
 
 
 def mailbox_of(config: RunnableConfig) -> Mailbox | None:

@@ -240,6 +240,11 @@ class AlternateModel:
         self.change = copied(change)
 
 
+def alternates(owner: str, entries: Sequence[ModelEntry]) -> list[AlternateModel]:
+    """The models of a middleware, by their numbers in errors."""
+    return [AlternateModel(f"{owner} model {n}", entry) for n, entry in enumerate(entries, start=1)]
+
+
 def request_to(model: object, request: ModelRequest[Any]) -> ModelRequest[Any]:
     """The request to send to the request's own model, or to an AlternateModel."""
     if not isinstance(model, AlternateModel):

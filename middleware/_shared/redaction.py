@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, get_args
 from agent_factory import TurnError
 from agent_factory.errors import require
 
-from .validation import check_choice
+from .validation import check_choice, check_value
 
 TIME_LIMIT = 1.0
 """Seconds that a user's regular expression may take for one text."""
@@ -462,11 +462,9 @@ _WITHOUT_SPACE = re.compile(
 def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
     """Return a detector of any form in the uniform form."""
     if detector is None:
-        if pii_type not in _BUILT_IN:
-            raise ValueError(
-                f"pii_type must be one of {', '.join(_BUILT_IN)}, or come with a detector, got "
-                f"{pii_type!r}. Pass detector=, a regular expression or a function."
-            )
+        expected = f"one of {', '.join(_BUILT_IN)}, or come with a detector"
+        hint = "Pass detector=, a regular expression or a function."
+        check_value("pii_type", pii_type, pii_type in _BUILT_IN, expected, hint)
         find, settle, package = _BUILT_IN[pii_type]
         if package:  # not imported yet: some imports take seconds
             require("pii", f"The detector of {pii_type!r}", package)
@@ -488,10 +486,8 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
             ) from error
         settle = _settled_words if _WITHOUT_SPACE.fullmatch(source) else _settled_nowhere
         return Detector(partial(_find_by_pattern, pii_type, expression), settle)
-    if not callable(detector):
-        raise TypeError(
-            f"detector must be a regular expression or a function of a text, got {detector!r}."
-        )
+    expected = "a regular expression or a function of a text"
+    check_value("detector", detector, callable(detector), expected, error=TypeError)
     # A partial of a built-in detector, with other arguments, settles as the built-in detector.
     function = detector.func if isinstance(detector, partial) else detector
     built_in = (settle for find, settle, _ in _BUILT_IN.values() if find == function)
@@ -586,11 +582,9 @@ class RedactionRule:
     _detector: Detector = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.pii_type, str) or not re.fullmatch(r"[\w .-]+", self.pii_type):
-            raise ValueError(
-                "pii_type must be a name of letters, digits, '_', '-', '.' or spaces, got "
-                f"{self.pii_type!r}."
-            )
+        is_name = isinstance(self.pii_type, str) and re.fullmatch(r"[\w .-]+", self.pii_type)
+        expected = "a name of letters, digits, '_', '-', '.' or spaces"
+        check_value("pii_type", self.pii_type, is_name, expected)
         check_choice("strategy", self.strategy, get_args(Strategy))
         if not isinstance(self.hash_key, bytes | str | None) or self.hash_key in (b"", ""):
             # The key is a secret, and not shown.

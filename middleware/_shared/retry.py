@@ -37,7 +37,7 @@ from .errors import (
     outcome_unknown,
 )
 from .overflow import plural, recovers_later
-from .validation import check_count, check_number
+from .validation import check_count, check_number, check_value
 
 RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
 """The exceptions to retry: types, or a predicate."""
@@ -102,8 +102,7 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
         check_number("backoff_factor", backoff_factor, required=True)
         check_number("initial_delay", initial_delay, unit="seconds", required=True)
         check_number("max_delay", max_delay, unit="seconds", required=True)
-        if not isinstance(jitter, bool):
-            raise ValueError(f"jitter must be True or False, got {jitter!r}.")
+        check_value("jitter", jitter, isinstance(jitter, bool), "True or False")
         check_count("max_retries", max_retries, required=True)
         if not are_exception_types(retry_on) and not is_sync_function(retry_on):
             raise ValueError(
@@ -119,11 +118,8 @@ class RetryMiddleware(AgentMiddleware[AgentState, Any]):
             warn(text, DeprecationWarning, stacklevel=3)
             on_failure = word
         is_word = isinstance(on_failure, str) and on_failure in ("continue", "error")
-        if not is_word and not is_sync_function(on_failure):
-            raise ValueError(
-                "on_failure must be 'continue', 'error' or a plain function of the exception that "
-                f"returns a str, got {on_failure!r}."
-            )
+        expected = "'continue', 'error' or a plain function of the exception that returns a str"
+        check_value("on_failure", on_failure, is_word or is_sync_function(on_failure), expected)
         self.max_retries = max_retries
         self.most_attempts = 1 + max_retries
         self.retry_on, self.on_failure, self.backoff_factor = retry_on, on_failure, backoff_factor

@@ -24,6 +24,18 @@ def structured_model(model: Any, schema: dict[str, object]) -> tuple[Any, bool]:
         return model, False
 
 
+def object_schema(title: str, description: str, properties: dict[str, Any]) -> dict[str, object]:
+    """The JSON schema of an object with all of these properties, and no others."""
+    return {
+        "title": title,
+        "description": description,
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
 def read_answer(answer: object) -> object:
     """The parsed value of an answer; the message of the model without a parsed value."""
     if isinstance(answer, Mapping) and "raw" in answer:

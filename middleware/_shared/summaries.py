@@ -1,4 +1,8 @@
-"""Summaries that are stored with a thread, and requests with them in place of messages."""
+"""Summaries that are stored with a thread, and requests with them in place of messages.
+
+Every layer that makes a conversation smaller puts the stored summaries into the request before
+its own work: messages to be hidden further in must not count.
+"""
 
 from __future__ import annotations
 

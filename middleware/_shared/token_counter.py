@@ -18,6 +18,7 @@ from agent_factory.types import model_name, unbound
 
 from .identity import IdentityCache
 from .models import known_provider
+from .validation import check_value
 
 TokenCounter = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of some messages."""
@@ -25,10 +26,8 @@ TokenCounter = Callable[[Sequence[BaseMessage]], int]
 
 def check_token_counter(token_counter: object) -> None:
     """Reject an argument that is not a function."""
-    if not callable(token_counter):
-        raise TypeError(
-            f"token_counter must be a function of a list of messages, got {token_counter!r}."
-        )
+    expected = "a function of a list of messages"
+    check_value("token_counter", token_counter, callable(token_counter), expected, error=TypeError)
 
 
 def window_of(model: object) -> int | None:

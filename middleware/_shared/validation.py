@@ -28,6 +28,14 @@ def copied(value: T) -> T:
     return cast("T", copy)
 
 
+def check_value(
+    name: str, value: object, holds: object, expected: str, hint: str = "", error: Any = ValueError
+) -> None:
+    """Check that a condition on an argument holds; the error may end with a hint."""
+    if not holds:
+        raise error(f"{name} must be {expected}, got {value!r}.{hint and f' {hint}'}")
+
+
 def check_count(name: str, value: object, least: int = 0, *, required: bool = False) -> None:
     """Check that an argument is a whole number; None passes unless a number is required."""
     if value is None and not required:
@@ -62,15 +70,14 @@ def check_limits(thread_limit: object, run_limit: object) -> None:
 
 def check_string(name: str, value: object) -> None:
     """Check that an argument is a string."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a string, got {value!r}.")
+    check_value(name, value, isinstance(value, str), "a string", error=TypeError)
 
 
 def check_strings(name: str, value: Any) -> None:
     """Check that an argument is a collection of strings, and not a string."""
     several = isinstance(value, Collection) and not isinstance(value, str)
-    if not several or not all(isinstance(item, str) for item in value):
-        raise TypeError(f"{name} must be a list of strings, got {value!r}. Pass ['...'].")
+    are_strings = several and all(isinstance(item, str) for item in value)
+    check_value(name, value, are_strings, "a list of strings", "Pass ['...'].", TypeError)
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
@@ -83,8 +90,7 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
 
 def check_bool(name: str, value: object) -> None:
     """Check that an argument is True or False."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}.")
+    check_value(name, value, isinstance(value, bool), "True or False", error=TypeError)
 
 
 def check_call(call: ToolCall, tool: BaseTool | None) -> None:

@@ -35,8 +35,8 @@ from agent_factory.middleware._shared.validation import check_bool, check_call, 
 
 from .calls import JOBS_KEY, starting
 from .jobs import BackgroundJob, Jobs, is_alive, is_own, merge_jobs, message_of
-from .store import store_of
-from .work import letter, under_way
+from .store import JobStore, store_of
+from .work import Work, letter, under_way
 
 _LONGEST_PAUSE: Final = 0.25
 """Seconds between two looks at the mailbox, while a run waits for a result."""
@@ -223,14 +223,12 @@ def check_background(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[str]:
     Args:
         id: The id of the job, as its call has returned it.
     """
-    job, problem = yield from _job(id, runtime)
-    if job is None:
-        return problem
-    store = store_of(runtime.config)
+    found = yield from _found(id, runtime)
+    if isinstance(found, str):
+        return found
+    job, store, work = found
     if store is not None and not (yield Invoke(Called(store.keeps), (id,))):
         return f"{job['tool']} ({id}) is not under way. If it has ended, a message says how."
-    # With a store, this process may have begun a job that another process has lost.
-    work = under_way(id) if is_own(job) or store is not None else None
     text = f"{job['tool']} ({id}) is under way for {time.time() - job['started']:.0f} seconds."
     if work is not None and work.progress is not None:
         text += f" Its last progress: {work.progress}"
@@ -243,11 +241,10 @@ def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
     Args:
         id: The id of the job, as its call has returned it.
     """
-    job, problem = yield from _job(id, runtime)
-    if job is None:
-        return problem
-    store = store_of(runtime.config)
-    work = under_way(id) if is_own(job) or store is not None else None
+    found = yield from _found(id, runtime)
+    if isinstance(found, str):
+        return found
+    job, store, work = found
     if store is not None:
         # The store decides alone: whichever process works, the result is not sent any more.
         if not (yield Invoke(Called(store.drop), (id,))):
@@ -268,16 +265,19 @@ def cancel_background(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[Any]:
 _TOOLS: Final = [tool_of(f, parse_docstring=True) for f in (check_background, cancel_background)]
 
 
-def _job(id: str, runtime: ToolRuntime[Any, Any]) -> Flow[tuple[BackgroundJob | None, str]]:
-    """Return a job without a known end, or a text about the end."""
+def _found(
+    id: str, runtime: ToolRuntime[Any, Any]
+) -> Flow[tuple[BackgroundJob, JobStore | None, Work | None] | str]:
+    """Return a job without a known end, with its store and its work here; or a text why not."""
     jobs: Jobs = runtime.state.get(JOBS_KEY) or {}
     if (job := jobs.get(id)) is None:
         names = ", ".join(f"{job['tool']} ({id})" for id, job in jobs.items())
-        text = f"No job {id} is under way, or its result was read. Under way: {names or 'none'}."
-        return None, text
+        return f"No job {id} is under way, or its result was read. Under way: {names or 'none'}."
     if id in (yield from _ended(runtime.state, runtime.config)):
-        return None, _late(id, job)
-    return job, ""
+        return _late(id, job)
+    store = store_of(runtime.config)
+    # With a store, this process may have begun a job that another process has lost.
+    return job, store, under_way(id) if is_own(job) or store is not None else None
 
 
 def _late(id: str, job: BackgroundJob) -> str:

@@ -351,7 +351,7 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         amounts = {**costs, "slowest": now - began, "warned": call.warned, "over": over}
         update = {**accounting.model_update(amounts, now=now), **call.update}
         if call.refused:
-            reason = BudgetExceededError(plan.accounts(), call.refused.need).explanation
+            reason = BudgetExceededError(self._accounts(accounting), call.refused.need).explanation
             response = final_response(call.request, response, reason)
         return with_update(request, response, update)
 
@@ -400,11 +400,12 @@ class BudgetMiddleware(PayloadFree[BudgetState]):
         # LangGraph takes a list of messages and commands as the result of a tool.
         return [*(result if isinstance(result, list) else [result]), Command(update=update)]
 
+    def _accounts(self, accounting: CallAccounting) -> tuple[Account, ...]:
+        """The limits of the run, the thread and the ledger, with the amounts spent up to now."""
+        return (*accounting.accounts(self.run, self.thread), self._ledger.account())
+
     def _over(self, accounting: CallAccounting) -> AIMessage:
-        accounts = (
-            *accounting.accounts(self.run, self.thread),
-            self._ledger.account(),
-        )
+        accounts = self._accounts(accounting)
         amounts = ", ".join(a.describe(name) for a in accounts for name in a.limits.given())
         return final_message(f"{_OVER}: {amounts}", source="budget")
 
@@ -478,7 +479,7 @@ class Plan:
                 # The call takes a turn, and must leave room for at most one more and a tool call.
                 # So what follows would refuse nothing, warn about nothing and choose it too.
                 return Call(self._request, _ONE_TURN_RESERVED)
-        accounts = self.accounts()
+        accounts = budget._accounts(self._accounting)
         models = [self._request.model]
         if budget.cheaper is not None:
             if max(account.share(BOUGHT) for account in accounts) >= budget.cheaper_at:
@@ -528,11 +529,6 @@ class Plan:
                 amounts["usd"] = self._budget.prices.cost_of_response(metadata, model_name, usage)
             record = add_records(record, amounts) if record else amounts
         return record
-
-    def accounts(self) -> tuple[Account, ...]:
-        """The limits of the run, the thread and the ledger, with the amounts spent up to now."""
-        accounts = self._accounting.accounts(self._budget.run, self._budget.thread)
-        return (*accounts, self._budget._ledger.account())
 
     def _reserve(
         self, model: object, accounts: tuple[Account, ...], *, last: bool
@@ -592,7 +588,7 @@ class Plan:
             # Over many tokens, because a price function may round.
             price = (self._cost(model, size, 1001).usd - self._cost(model, size, 1).usd) / 1000
         least, keep = self._needs(model, size, last)
-        *accounts, ledger = self.accounts()
+        *accounts, ledger = self._budget._accounts(self._accounting)
         left = [_output_tokens_left(account, least + keep, price) for account in accounts]
         # The least cost is already reserved in the ledger.
         left.append(_output_tokens_left(ledger, keep, price))

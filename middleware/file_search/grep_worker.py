@@ -1,5 +1,8 @@
 """Worker process that finds the lines of texts with a match of a regular expression.
 
+Python's expressions may backtrack forever, and nothing inside a process can stop them; a process
+can be killed.
+
 Messages are pickled. Input: the pattern, then texts as bytes. Output for the pattern: an error
 message, empty without an error; for each text: the number of matching lines, and the line numbers
 of the first of them. It is started as a script, and imports nothing of this package.

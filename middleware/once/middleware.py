@@ -37,7 +37,7 @@ from agent_factory.middleware._shared.errors import (
 from agent_factory.middleware._shared.invocable import once_per_task, plain_hook
 from agent_factory.middleware._shared.messages import error_result
 from agent_factory.middleware._shared.payload_free import PayloadFree
-from agent_factory.middleware._shared.validation import check_choice
+from agent_factory.middleware._shared.validation import check_choice, check_value
 from agent_factory.review import PendingCall
 from agent_factory.review.policy import DecisionType
 from agent_factory.review.questions import Question
@@ -156,11 +156,8 @@ class OnceMiddleware(PayloadFree[OnceState]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(effects, Mapping):
-            raise TypeError(
-                f"effects must be a dict with names of tools as keys, got {effects!r}. "
-                "Pass {'refund': 'ask'}."
-            )
+        expected, hint = "a dict with names of tools as keys", "Pass {'refund': 'ask'}."
+        check_value("effects", effects, isinstance(effects, Mapping), expected, hint, TypeError)
         for tool, policy in [*effects.items(), (None, default)]:
             if policy is not None:
                 argument = "default" if tool is None else f"effects[{tool!r}]"
@@ -170,13 +167,12 @@ class OnceMiddleware(PayloadFree[OnceState]):
                 "effects names no tool, so nothing would be recorded. Pass {'refund': 'ask'}, or "
                 "default='ask' for all tools."
             )
-        if not isinstance(undo or {}, Mapping) or not all(map(callable, (undo or {}).values())):
-            raise TypeError(
-                "undo must be a dict with names of tools as keys and functions as values, got "
-                f"{undo!r}. Pass {{'book': cancel}}."
-            )
+        functions = undo or {}
+        are_functions = isinstance(functions, Mapping) and all(map(callable, functions.values()))
+        expected = "a dict with names of tools as keys and functions as values"
+        check_value("undo", undo, are_functions, expected, "Pass {'book': cancel}.", TypeError)
         self.effects, self.store, self.default = dict(effects), store, default
-        self.undo = dict(undo or {})
+        self.undo = dict(functions)
         self.expected_tools = tuple(effects)
         self.unused = () if undo else ("before_agent",)
 

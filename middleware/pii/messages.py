@@ -1,4 +1,8 @@
-"""Redaction of messages: their text, in every form, and the calls they make, whole or streamed."""
+"""Redaction of messages: their text, in every form, and the calls they make, whole or streamed.
+
+Of a streamed answer, text that a match may begin or continue in is held back until it is
+complete; all other text is released at once. The released pieces, joined, are the redacted whole.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, model_validator
 from agent_factory import AgentMiddleware, AgentState, Flow, Invoke, PrivateStateAttr, ToolRuntime
 from agent_factory.middleware._shared.invocable import flow_hook, in_event_loop, tool_of
 from agent_factory.middleware._shared.redaction import RedactionRule
-from agent_factory.middleware._shared.validation import copied
+from agent_factory.middleware._shared.validation import check_value, copied
 
 from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
 from .session import Sessions
@@ -232,8 +232,7 @@ def _parse_settings(owner: Any, policy: object, root: object) -> ShellSettings:
         raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")
     for word in shell:
         check_text("each word of shell_command", word)
-    if env is not None and not isinstance(env, Mapping):
-        raise ValueError(f"env must be a dict of strings by name, got {env!r}.")
+    check_value("env", env, isinstance(env, Mapping | None), "a dict of strings by name")
     for key, value in (env or {}).items():
         if not isinstance(key, str) or not re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII):
             raise ValueError(
@@ -246,11 +245,9 @@ def _parse_settings(owner: Any, policy: object, root: object) -> ShellSettings:
                 f"{type(value).__name__}. Convert it with str()."
             )
     rules = () if rules is None else rules
-    if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
-        raise TypeError(
-            f"redaction_rules must be a list of RedactionRule, got {rules!r}. "
-            "Pass for example redaction_rules=[RedactionRule('email')]."
-        )
+    are_rules = isinstance(rules, Sequence) and all(isinstance(r, RedactionRule) for r in rules)
+    hint = "Pass for example redaction_rules=[RedactionRule('email')]."
+    check_value("redaction_rules", rules, are_rules, "a list of RedactionRule", hint, TypeError)
     return ShellSettings(
         policy=policy,
         root=root,

@@ -171,11 +171,9 @@ class ProcessTree:
 
 def _read_proc(name: str) -> bytes:
     """Content of a file in /proc; empty if the process is gone or belongs to another user."""
-    try:
-        with open(f"{_PROC}/{name}", "rb", buffering=0) as file:
-            return file.read()
-    except OSError:
-        return b""
+    with suppress(OSError), open(f"{_PROC}/{name}", "rb", buffering=0) as file:
+        return file.read()
+    return b""
 
 
 def _send_signal(pids: set[int], number: int) -> None:

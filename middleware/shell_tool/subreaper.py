@@ -1,8 +1,11 @@
 """Parent process of a shell, which adopts every orphan of the shell.
 
 Linux gives an orphan to the nearest ancestor that is a "child subreaper". So all processes from a
-shell stay below this process, and can be found. It is started as a script, imports nothing of this
-package, and takes a descriptor, the path of the shell, and the shell's arguments from `argv[0]` on.
+shell stay below this process, and can be found. A library must not make the user's process a
+subreaper, which would adopt other orphans too, so each shell has a separate process.
+
+It is started as a script, imports nothing of this package, and takes a descriptor, the path of the
+shell, and the shell's arguments from `argv[0]` on.
 The process writes a line with the shell's process id to the descriptor, and a line with the exit
 code when the shell has ended. Then it waits to be killed.
 """

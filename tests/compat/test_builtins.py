@@ -19,8 +19,8 @@ from langgraph.types import Command
 from agent_factory import plan_agent
 from agent_factory.testing import ScriptedChatModel
 from reviews import Mailbox
+from samples import THREAD, broken, call_of, tool_call, tool_messages
 from samples import add_tool as add
-from samples import broken, call_of, tool_call, tool_messages
 from tables import each
 
 theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
@@ -143,7 +143,6 @@ def test_a_subclass_of_theirs_has_the_settings_of_its_base() -> None:
 
 
 GO: Any = {"messages": [("user", "Go")]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 KEYS = ("type", "tool_call_id", "name", "args")
 """What a front end reads of a request about one call, in addition to its description."""
 
@@ -158,9 +157,6 @@ def outcome(f: Any, call: Any, member: Any, *turns: Any, mail: Mailbox | None = 
         return sorted(mail.ran), type(error).__name__
     results = {m.tool_call_id: m.status for m in tool_messages(result)}
     return sorted(mail.ran), results, result["messages"][-1].type, bool(result["messages"][-1].text)
-
-
-# Reviews
 
 
 CALLS = [tool_call("send", "s", to="Ann"), tool_call("delete", "d", number=1)]
@@ -230,9 +226,6 @@ def test_a_review_without_decisions_is_refused(config: Any) -> None:
             f.HumanInTheLoopMiddleware({"send": config})
 
 
-# Limits
-
-
 ONE = tool_call("send", "1", to="Ann")
 TWO = tool_call("send", "2", to="Bob")
 ENDS = ("continue", "end", "error")
@@ -261,9 +254,6 @@ def test_of_parallel_calls_those_within_the_limit_run_here(call: Any, ends: str)
 
     ran = [outcome(f, call, member, [ONE, TWO], "Done.")[0] for f in (THEIRS, OURS)]
     assert ran == [[("send", "Ann")] if ends == "continue" else [], [("send", "Ann")]]
-
-
-# Tools
 
 
 SEARCHES: dict[str, Any] = {

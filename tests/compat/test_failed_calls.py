@@ -15,8 +15,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory.middleware import RoutingError
 from agent_factory.testing import ScriptedChatModel
+from samples import THREAD, mail
 from samples import add_tool as add
-from samples import mail
 from tables import each
 
 pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
@@ -166,7 +166,6 @@ def test_an_error_of_a_tool_becomes_the_same_result(same: Any, handler: Any, too
     same(scenario)
 
 
-ONE: Any = {"configurable": {"thread_id": "1"}}
 CALL = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
 
 
@@ -229,7 +228,7 @@ def routed(f: Any, call: Any, *answers: Any, instructions: Any = "Pick.", turns:
     agent = f.create_agent(
         ScriptedChatModel([]), [add], middleware=[member], checkpointer=InMemorySaver()
     )
-    results = [call(agent, ask(f"question {n}"), ONE)["messages"] for n in range(turns)]
+    results = [call(agent, ask(f"question {n}"), THREAD)["messages"] for n in range(turns)]
     return results, classifier.requests
 
 

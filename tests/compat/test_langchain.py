@@ -14,21 +14,13 @@ from families import THEIRS
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, StreamWriter
 
 import agent_factory as ours
-from agent_factory import (
-    AgentFactoryWarning,
-    ToolGuard,
-    before_model,
-    create_agent,
-    middleware,
-    plan_agent,
-    tool_labels,
-)
+from agent_factory import ToolGuard, before_model, create_agent, middleware, plan_agent, tool_labels
 from agent_factory.errors import (
+    AgentFactoryWarning,
     ArgumentError,
     BadReturn,
     CommandNotSupported,
@@ -41,8 +33,8 @@ from agent_factory.errors import (
 from agent_factory.guarantees import counterexamples
 from agent_factory.hooks.langchain_names import PRIVATE_METHODS
 from agent_factory.testing import ScriptedChatModel, run_hook, run_layer
+from samples import THREAD, call_of, find, refund
 from samples import add_tool as add
-from samples import call_of, find, refund
 from tables import each
 
 pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
@@ -50,6 +42,7 @@ pytest.importorskip("langchain.agents", reason="the extra peer is not installed"
 from langchain.agents import middleware as theirs
 from langchain.agents.middleware import human_in_the_loop as reviews
 from langchain.agents.middleware import types as their_types
+from stack_agents import kept_agent
 
 ASK = {"messages": [("user", "Hi")]}
 
@@ -453,16 +446,9 @@ def test_a_build_refuses_a_jump_around_a_review_of_turns() -> None:
 def test_what_a_review_says_is_what_it_does(mode: Any) -> None:
     """After a jump to the tools: it asks where it has said that no call bypasses it."""
     review = theirs.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
-    agent = create_agent(
-        ScriptedChatModel(["Done."]),
-        [refund],
-        middleware=[shortcut, review],
-        checkpointer=InMemorySaver(),
-        ignore=["AF129"],
-    )
-    config: Any = {"configurable": {"thread_id": "1"}}
-    agent.invoke({"messages": [("user", "Pay.")]}, config)
-    assert bool(agent.get_state(config).interrupts) == (PLACES[mode] == "around_tool")
+    agent = kept_agent(["Done."], shortcut, review, tools=[refund], ignore=["AF129"])
+    agent.invoke({"messages": [("user", "Pay.")]}, THREAD)
+    assert bool(agent.get_state(THREAD).interrupts) == (PLACES[mode] == "around_tool")
 
 
 @each(

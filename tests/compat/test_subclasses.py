@@ -14,11 +14,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from agent_factory.testing import ScriptedChatModel
+from samples import THREAD, broken, scripted
 from samples import add_tool as add
-from samples import broken, scripted
 from tables import each
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 ADDING = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
 NOW: Any = {"max_retries": 1, "initial_delay": 0, "jitter": False}
 

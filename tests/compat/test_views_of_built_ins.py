@@ -24,7 +24,7 @@ import agent_factory.middleware as ours
 import agent_factory.structured_output as our_output
 from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, awrap, broken, scripted, wrap
+from samples import THREAD, Answer, awrap, broken, scripted, wrap
 from samples import add_tool as add
 from tables import each
 
@@ -154,8 +154,7 @@ def views(factory: Any, package: Any, case: Case, view: Callable[..., Any]) -> l
     agent = factory(
         says(*steps), [add, broken], middleware=stack(package), checkpointer=InMemorySaver()
     )
-    config = {"configurable": {"thread_id": "1"}}
-    return [plain(view(agent, ask, config)) for ask in inputs]
+    return [plain(view(agent, ask, THREAD)) for ask in inputs]
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -28,12 +28,11 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from agent_factory.testing import ScriptedChatModel
-from samples import Number
+from samples import THREAD, Number
 from samples import add_tool as add
 from tables import each
 
 ASK: Any = {"messages": [("user", "Hi")]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 SCENARIOS: list[Callable[..., Any]] = []
 
 

@@ -74,9 +74,6 @@ def new_faults(crossing: Crossing, found: list[Fault]) -> list[Fault]:
     return [f for f in found if not any(known.covers(crossing, f) for known in KNOWN.values())]
 
 
-# The table
-
-
 def subclasses(kind: type) -> set[type]:
     return {kind}.union(*map(subclasses, kind.__subclasses__()))
 
@@ -104,9 +101,6 @@ def test_each_stream_mode_has_a_row() -> None:
 def test_each_protocol_has_a_row() -> None:
     modules = pkgutil.iter_modules(agent_factory.serve.__path__)
     assert PROTOCOLS.keys() == {m.name for m in modules if m.ispkg} - {"pages"}
-
-
-# The laws
 
 
 @settings.get_profile("crossings")
@@ -143,9 +137,6 @@ def test_pairs_keep_their_promises(part: int) -> None:
         if found := new_faults(crossing, faults_of(crossing, record)):
             errors[crossing] = found
     assert errors == {}
-
-
-# Known faults
 
 
 @pytest.mark.parametrize("name", KNOWN)

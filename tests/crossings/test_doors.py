@@ -27,17 +27,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from agent_factory import (
-    agent_tool,
-    background,
-    before_model,
-    create_agent,
-    tool_labels,
-    wrap_model_call,
-)
+from agent_factory import background, before_model, create_agent, tool_labels, wrap_model_call
 from agent_factory import middleware as m
 from agent_factory.middleware._shared.checked_messages import key_of
 from agent_factory.middleware._shared.mailbox import NAMESPACE
+from agent_factory.prebuilt import agent_tool
 from agent_factory.testing import ScriptedChatModel
 from crossings.oracle import history_faults, text_of
 from samples import call_of, decisions, edit

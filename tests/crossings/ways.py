@@ -250,7 +250,8 @@ async def served(scene: Scene, protocol: str = "") -> None:
                 answer = PROTOCOLS[protocol](client, "1", str(message.id), message.text)
                 if service.threads.get("1").status == "idle" and not scene.world.late:
                     last = service.threads.state("1").values["messages"][-1].text
-                    scene.record.answers.append((answer or "", last))
+                    if last or protocol != "ag_ui":  # its snapshots leave empty answers out
+                        scene.record.answers.append((answer or "", last))
             else:
                 keys: Any = {k: v for k, v in scene.keys.items() if k != "thread_id"}
                 config: Any = {"configurable": keys}

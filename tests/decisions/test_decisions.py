@@ -17,33 +17,22 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    Decision,
-    DecisionList,
-    DecisionLog,
-    Jump,
-    Outcome,
-    SpecError,
-    TurnError,
-    create_agent,
-    hook_config,
-    set_reason,
-)
+from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config
+from agent_factory.decisions import Decision, DecisionList, DecisionLog, Jump, Outcome, set_reason
+from agent_factory.errors import SpecError, TurnError
 from agent_factory.testing import ScriptedChatModel
-from samples import Noted, add
+from samples import THREAD, Noted, PassingFlows, add
 from tables import each
+from waiting import cancel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
-THREAD: Any = {"configurable": {"thread_id": "one"}}
 
 
 def adding(*ids: str) -> list[Any]:
     return [{"name": "add", "args": {"a": 2, "b": 3}, "id": id} for id in ids]
 
 
-class Idle(AgentMiddleware):
+class Idle(PassingFlows, AgentMiddleware):
     """Has everything, and does nothing."""
 
     def before_agent(self, state: Any, runtime: Any) -> None:
@@ -54,12 +43,6 @@ class Idle(AgentMiddleware):
 
     def after_model(self, state: Any, runtime: Any) -> None:
         return None
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
 
 
 @pytest.fixture
@@ -96,9 +79,6 @@ def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(
     assert sorted(decision.at for decision in log) == [decision.at for decision in log]
 
 
-# Where it was decided
-
-
 def test_a_run_without_an_id_in_its_config_gets_one_and_has_no_thread_without_a_checkpointer(
     call: Any, log: list[Decision]
 ) -> None:
@@ -118,7 +98,7 @@ def test_a_run_without_an_id_in_its_config_gets_one_and_has_no_thread_without_a_
 def test_thread_and_step_are_those_of_the_checkpoints(call: Any, log: list[Decision]) -> None:
     agent = logged(log, adding("1"), "Five.", checkpointer=InMemorySaver(), fused=False)
     call(agent, ASK, THREAD)
-    assert {decision.thread for decision in log} == {"one"}
+    assert {decision.thread for decision in log} == {"1"}
     steps = {
         task.name: snapshot.metadata["step"] + 1
         for snapshot in agent.get_state_history(THREAD)
@@ -147,7 +127,7 @@ def test_a_resumed_run_is_a_new_run_in_the_same_thread_and_step(
     call(agent, Command(resume="yes"), THREAD)
     answered = log[0]
     assert (answered.hook, answered.outcome) == ("after_model", Outcome.PASSED)
-    assert (answered.thread, answered.step) == (asked.thread, asked.step) == ("one", 2)
+    assert (answered.thread, answered.step) == (asked.thread, asked.step) == ("1", 2)
     assert answered.run != asked.run
 
 
@@ -208,9 +188,6 @@ def test_in_a_thread_without_context_the_run_is_known_and_the_stream_continues(
 def test_outside_of_a_run_the_fields_of_a_run_are_empty(log: list[Decision]) -> None:
     DecisionLog(log.append).record(Decision("", None, 0, "A", "before_model", Outcome.PASSED), None)
     assert (log[0].run, log[0].thread, log[0].namespace) == ("", None, ())
-
-
-# What a hook decided
 
 
 def hook_of(method: Callable[..., Any], *jumps: Any) -> AgentMiddleware:
@@ -301,9 +278,7 @@ async def test_a_cancelled_hook_is_recorded_and_stays_cancelled(log: list[Decisi
 
     run = asyncio.create_task(logged(log, middleware=[Slow()]).ainvoke(ASK))
     await begun.wait()
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    await cancel(run)
     assert [(d.outcome, d.detail) for d in log] == [(Outcome.RAISED, "CancelledError")]
 
 
@@ -390,9 +365,6 @@ NO_SINKS = [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()]
 def test_an_invalid_sink_is_refused_when_the_agent_is_built(junk: Any, text: str) -> None:
     with pytest.raises(SpecError, match=f"decisions: .*{text}"):
         create_agent(ScriptedChatModel([]), decisions=junk)
-
-
-# What it costs
 
 
 def calls_of(run: Callable[[], object]) -> list[str]:

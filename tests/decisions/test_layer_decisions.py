@@ -13,28 +13,19 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
+from stack_agents import agent_of
 
-from agent_factory import (
-    AgentMiddleware,
-    Decision,
-    ExtendedModelResponse,
-    Jump,
-    ModelResponse,
-    Outcome,
-    ToolRuntime,
-    TurnError,
-    create_agent,
-    hook_config,
-    topology_of,
-)
+from agent_factory import AgentMiddleware, ToolRuntime, create_agent, hook_config, topology_of
+from agent_factory.decisions import Decision, Jump, Outcome
+from agent_factory.errors import TurnError
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, Noted, add, through
+from agent_factory.types import ExtendedModelResponse, ModelResponse
+from samples import THREAD, Answer, Noted, add, through
 from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
-THREAD: Any = {"configurable": {"thread_id": "one"}}
 
 
 class Broken(Exception):
@@ -551,9 +542,7 @@ def test_an_invalid_answer_is_explained_and_requested_again(
 
 def test_a_route_that_cannot_be_taken_is_recorded(call: Any) -> None:
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel(["a"]), [add], middleware=[After("tools")], decisions=log.append
-    )
+    agent = agent_of(["a"], After("tools"), tools=[add], decisions=log.append)
     with pytest.raises(TurnError):
         call(agent, ASK)
     assert str(log[-1]) == "After.after_model raised: JumpWithoutCalls"

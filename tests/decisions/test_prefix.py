@@ -16,16 +16,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import (
-    Decision,
-    DecisionLog,
-    ModelRequest,
-    Outcome,
-    agent_tool,
-    create_agent,
-    dynamic_prompt,
-    wrap_model_call,
-)
+from agent_factory import ModelRequest, agent_tool, create_agent, dynamic_prompt, wrap_model_call
+from agent_factory.decisions import Decision, DecisionLog, Outcome
 from agent_factory.decisions.prefix.change import PARTS, change_of
 from agent_factory.decisions.prefix.digest import (
     BLOCK,
@@ -278,9 +270,6 @@ def test_parallel_calls_of_a_layer_are_each_read_as_they_were_sent() -> None:
     for _ in range(3):
         asyncio.run(agent.ainvoke({"messages": ["How are you?"]}, thread()))
     assert found == []
-
-
-# Laws of the digests
 
 
 def prefix(history: list[AnyMessage], prompt: str = "") -> Prefix:

@@ -37,7 +37,7 @@ from agent_factory import (
     with_decisions,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, add_tool
+from samples import THREAD, Answer, add_tool
 from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -243,14 +243,12 @@ def test_a_copy_keeps_the_sinks_and_the_settings_of_an_agent_and_records_alone()
 
 def test_a_route_that_is_taken_outside_of_a_run_goes_to_no_stream() -> None:
     made = agent(True, checkpointer=InMemorySaver())
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    made.invoke(ASK, thread)
-    made.update_state(thread, {"messages": [("ai", "Six.")]}, "model")  # warnings are errors
-    assert made.get_state(thread).values["messages"][-1].text == "Six."
+    made.invoke(ASK, THREAD)
+    made.update_state(THREAD, {"messages": [("ai", "Six.")]}, "model")  # warnings are errors
+    assert made.get_state(THREAD).values["messages"][-1].text == "Six."
 
 
 SECRET = "S3CR3T"
-THREAD: Any = {"configurable": {"thread_id": "one"}}
 SECRETS: Any = {
     "messages": [
         AIMessage(SECRET, tool_calls=[{"name": "add", "args": {"a": SECRET}, "id": "0"}]),

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from langchain_core.tools import tool
 from langchain_core.tools import tool as make_tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import CachePolicy
 
 from agent_factory import (
     AgentFactoryWarning,
     AgentMiddleware,
     AgentState,
+    NodePolicy,
     Ordering,
     ToolGuard,
     create_agent,
@@ -115,6 +117,8 @@ def _moving(moved: Any) -> dict[str, Any]:
 
 
 class Review(AgentMiddleware):
+    needs_checkpointer = True
+
     def __init__(self, place: Any) -> None:
         super().__init__()
         self.guards = [ToolGuard("add", "check", place=place)]
@@ -210,6 +214,13 @@ MISTAKES: list[Mistake] = [
         "Compare arguments of the tool",
         tools=[add],
         middleware=[Guarding(ToolGuard("add", "check", when="euros > 50"))],
+    ),
+    mistake(
+        "AF132",
+        "node_policies['Review.after_model']",
+        "Remove the cache_policy.",
+        middleware=[Review("after_model")],
+        node_policies={"Review.after_model": NodePolicy(cache_policy=CachePolicy())},
     ),
     mistake("AF116", "interrupt_before: 'tolos'", "model", interrupt_before=["tolos"]),
     mistake("AF117", "response_format", "TypedDict", response_format=3),

@@ -9,7 +9,6 @@ from typing import Any, get_overloads
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from langchain_core.runnables import RunnableConfig
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
@@ -29,7 +28,7 @@ from agent_factory.runtime import routing
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import END, START, Call, Hook, Phase, Route, Shape, plan
-from samples import AsyncHook, Number, Plain, add, texts, tool_texts
+from samples import THREAD, AsyncHook, Number, Plain, add, texts, tool_texts
 from tables import each
 
 # These hooks jump where a build warns about it; the tests are about the targets.
@@ -190,10 +189,9 @@ def test_any_stack_runs_in_the_order_of_its_list(
     middleware = [member(f"M{i}", methods, log) for i, methods in enumerate(stack)]
     model = script(log, *steps, *steps)
     agent = create_agent(model, [note], middleware=middleware, checkpointer=InMemorySaver())
-    thread: Any = {"configurable": {"thread_id": "1"}}
     for _ in range(2):
         log.clear()
-        call(agent, {"messages": "Go"}, thread)
+        call(agent, {"messages": "Go"}, THREAD)
         assert log == expected(stack, rounds)
 
 
@@ -319,9 +317,6 @@ def test_an_output_tool_stands_for_the_structured_answer(call: Any) -> None:
     agent: Any = create_agent(model, response_format=ToolStrategy(Number))
     assert call(agent, GO)["structured_response"] == Number(n=3)
     assert agent.builder.spec.rules.output == {"Number"}
-
-
-THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
 
 def agent(*steps: Any, **options: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from agent_factory.testing import providers as p
+from foreign.claude_on_bedrock import PreservingBedrockServer
 
 
 def _model(package: str, name: str, url: str, **options: Any) -> Callable[..., Any]:
@@ -75,6 +76,15 @@ KINDS = {
     "bedrock": Kind(
         p.BedrockServer, _model("langchain_aws", "ChatBedrockConverse", "endpoint_url", **_BEDROCK)
     ),
+    "bedrock_preserving": Kind(
+        PreservingBedrockServer,
+        _model(
+            "langchain_aws",
+            "ChatBedrockConverse",
+            "endpoint_url",
+            **{**_BEDROCK, "model": "us.anthropic.claude-opus-5-5-v1:0"},
+        ),
+    ),
     "deepseek": Kind(
         p.DeepSeekServer,
         _model("langchain_deepseek", "ChatDeepSeek", "api_base", **_KEY, model="deepseek-flash"),
@@ -83,6 +93,11 @@ KINDS = {
         p.XAIServer, _model("langchain_xai", "ChatXAI", "xai_api_base", **_KEY, model="grok-4")
     ),
 }
+
+
+# langchain-ollama 1.1.0 sends no name of a tool.
+BROKEN = {"ollama": ["names_of_results"]}
+"""Rules that the packages break without a middleware."""
 
 
 def rule_names(server: p.ProviderServer) -> list[str]:

@@ -10,14 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import create_agent
 from agent_factory.testing.providers import ProviderReply, reply
-from foreign.provider_models import KINDS, rule_names
-
-BROKEN = {
-    # langchain-deepseek 1.1.1 sends no thoughts back, and langchain-ollama 1.1.0 no name of a tool.
-    "deepseek": ["thoughts_of_calls"],
-    "ollama": ["names_of_results"],
-}
-"""Rules that the packages break without a middleware."""
+from foreign.provider_models import BROKEN, KINDS, rule_names
 
 
 def find(query: str) -> str:

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from agent_factory import create_agent, dynamic_prompt
 from agent_factory import middleware as m
 from agent_factory.testing.providers import ProviderReply, error, reply
-from foreign.provider_models import KINDS, rule_names
+from foreign.provider_models import BROKEN, KINDS, rule_names
 
 
 class Helper(FakeListChatModel):
@@ -49,6 +49,7 @@ def clock() -> Any:
     return dynamic_prompt(lambda request: f"It is 12:{next(minutes):02}.")
 
 
+LENGTHS: Any = {"trigger": ("messages", 5), "keep": ("messages", 3)}
 STACKS: dict[str, Callable[[], Any]] = {
     "none": lambda: [],
     "crash": lambda: [],  # a tool raises, and the thread goes on with open calls
@@ -87,12 +88,8 @@ STACKS: dict[str, Callable[[], Any]] = {
         model=Helper(responses=['{"tools": ["find"]}', '{"tools": ["find", "now"]}'])
     ),
     "steering": lambda: m.SteeringMiddleware(),
-    "summary": lambda: m.SummarizationMiddleware(
-        says(), trigger=("messages", 5), keep=("messages", 3)
-    ),
-    "summary_thread": lambda: m.SummarizationMiddleware(
-        says(), trigger=("messages", 5), keep=("messages", 3), keep_thread=False
-    ),
+    "summary": lambda: m.SummarizationMiddleware(says(), **LENGTHS),
+    "summary_thread": lambda: m.SummarizationMiddleware(says(), **LENGTHS, keep_thread=False),
     "todo": lambda: m.TodoListMiddleware(),
     "tool_error": lambda: m.ToolErrorMiddleware(),
     "tool_limit": lambda: m.ToolCallLimitMiddleware(run_limit=2),
@@ -159,10 +156,6 @@ def faults_of(kind: str, stack: str, streaming: bool) -> list[str]:
         return rule_names(server)
 
 
-PACKAGES = {"ollama": {"names_of_results"}}
-"""Rules that a package breaks without a middleware."""
-
-
 @pytest.mark.night
 @pytest.mark.filterwarnings("ignore")  # the packages warn of models, the stacks of their order
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
@@ -170,7 +163,7 @@ PACKAGES = {"ollama": {"names_of_results"}}
 def test_requests_of_a_stack_keep_the_rules(kind: str, streaming: bool) -> None:
     report = {}
     for stack in STACKS:
-        if rules := set(faults_of(kind, stack, streaming)) - PACKAGES.get(kind, set()):
+        if rules := set(faults_of(kind, stack, streaming)) - {*BROKEN.get(kind, ())}:
             report[stack] = rules
     assert report == {}
 
@@ -193,7 +186,7 @@ def test_a_fallback_in_the_middle_of_a_run_keeps_the_rules(first: str) -> None:
             assert agent.invoke(ASK, THREAD)["messages"][-1].text == "Done."
             rules = set()
             for kind, server in ((first, one), (second, other)):
-                rules |= {*rule_names(server)} - PACKAGES.get(kind, set())
+                rules |= {*rule_names(server)} - {*BROKEN.get(kind, ())}
             if rules:
                 report[second] = rules
     assert report == {}

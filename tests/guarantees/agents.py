@@ -12,16 +12,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from agent_factory import (
-    AgentMiddleware,
-    Ordering,
-    ToolGuard,
-    UsageLimit,
-    agent_tool,
-    background,
-    create_agent,
-    hook_config,
-)
+from agent_factory import AgentMiddleware, Ordering, background, create_agent, hook_config
+from agent_factory.prebuilt import agent_tool
+from agent_factory.topology import ToolGuard, UsageLimit
 from guarantees.built_ins import BUILT_INS
 from guarantees.worlds import INNER, INSIDE, OUTER, Member, Spec, World, model_of, tool_of, written
 

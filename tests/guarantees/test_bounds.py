@@ -10,47 +10,24 @@ from random import Random
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
+from stack_agents import kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    Topology,
-    agent_tool,
-    create_agent,
-    hook_config,
-    load_topology,
-    plan_agent,
-    topology_of,
-)
+from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent, topology_of
+from agent_factory import middleware as m
 from agent_factory.errors import AgentFactoryError, ArgumentError
-from agent_factory.middleware import (
-    AnswerGuardMiddleware,
-    BudgetMiddleware,
-    Ledger,
-    Limits,
-    ModelCallLimitMiddleware,
-    ModelFallbackMiddleware,
-    ModelRefusalMiddleware,
-    ModelRetryMiddleware,
-    Price,
-    SummarizationMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
+from agent_factory.prebuilt import agent_tool
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology import Bounds, UsageLimit
-from samples import Declares, add_tool, find
+from agent_factory.topology import Bounds, Topology, UsageLimit, load_topology
+from samples import Declares, OwnModel, add_tool, find
 from tables import each
 
 PRICES = {
-    "costly": Price(input=2.0, output=8.0, cache_write=3.0),
-    "cheap": Price(input=1, output=1),
+    "costly": m.Price(input=2.0, output=8.0, cache_write=3.0),
+    "cheap": m.Price(input=1, output=1),
 }
 
 
@@ -77,15 +54,12 @@ def clerk(*middleware: Any, tools: Sequence[Any] = (find,), **options: Any) -> B
     return agent_tool(agent, **{"name": "clerk", "description": "Finds things.", **options})
 
 
-# Each derivation
-
-
 def test_the_lowest_limit_of_a_run_or_a_thread_bounds_the_calls_and_is_named() -> None:
-    first = ModelCallLimitMiddleware(run_limit=5, name="First")
-    bound = bounds_of(first, BudgetMiddleware(run=Limits(turns=3))).of("model calls")
+    first = m.ModelCallLimitMiddleware(run_limit=5, name="First")
+    bound = bounds_of(first, m.BudgetMiddleware(run=m.Limits(turns=3))).of("model calls")
     assert (bound.most, bound.by) == (3, ("BudgetMiddleware: at most 3 model calls a run",))
     assert bounds_of(first).of("model calls").most == 5
-    thread = ModelCallLimitMiddleware(run_limit=5, thread_limit=4, name="L")
+    thread = m.ModelCallLimitMiddleware(run_limit=5, thread_limit=4, name="L")
     bound = bounds_of(thread).of("model calls")
     assert (bound.most, bound.by) == (4, ("L: at most 4 model calls a thread",))
 
@@ -94,22 +68,22 @@ def test_without_a_limit_each_bound_says_what_to_add() -> None:
     for row in bounds_of().rows:
         assert row.most is None
         assert row.notes[0].startswith("Add "), row
-    bound = bounds_of(BudgetMiddleware(run=Limits(seconds=30))).of("seconds")
+    bound = bounds_of(m.BudgetMiddleware(run=m.Limits(seconds=30))).of("seconds")
     assert (bound.most, "may go over it" in bound.notes[0]) == (30, True)
     advice = "Add ToolCallLimitMiddleware(tool_name='find', run_limit=...)."
     assert bounds_of().of("calls of find").notes == (advice,)
     # Calls of the model do not bound calls of tools.
-    bound = bounds_of(ModelCallLimitMiddleware(run_limit=5)).of("tool calls")
+    bound = bounds_of(m.ModelCallLimitMiddleware(run_limit=5)).of("tool calls")
     assert (bound.most, bound.notes) == (None, ("Add ToolCallLimitMiddleware(run_limit=...).",))
 
 
 def test_a_limit_of_all_tools_bounds_each_of_them_and_limits_of_each_tool_all() -> None:
     both = (find, add_tool)
-    of_find = ToolCallLimitMiddleware(tool_name="find", run_limit=2)
-    tools = bounds_of(ToolCallLimitMiddleware(run_limit=7), of_find, tools=both)
+    of_find = m.ToolCallLimitMiddleware(tool_name="find", run_limit=2)
+    tools = bounds_of(m.ToolCallLimitMiddleware(run_limit=7), of_find, tools=both)
     numbers = [tools.of(what).most for what in ("tool calls", "calls of find", "calls of add")]
     assert numbers == [7, 2, 7]
-    of_add = ToolCallLimitMiddleware(tool_name="add", run_limit=2)
+    of_add = m.ToolCallLimitMiddleware(tool_name="add", run_limit=2)
     bound = bounds_of(of_find, of_add, tools=both).of("tool calls")
     assert (bound.most, len(bound.by)) == (4, 2)
     assert "adds while a run works" in bound.notes[-1]
@@ -119,14 +93,14 @@ def test_a_limit_of_all_tools_bounds_each_of_them_and_limits_of_each_tool_all() 
 @each(
     "limits, tokens",
     [
-        (Limits(total_tokens=100), [100, 100, 100]),
-        (Limits(total_tokens=100, output_tokens=20), [100, 100, 20]),
-        (Limits(input_tokens=50, output_tokens=20), [70, 50, 20]),
-        (Limits(input_tokens=50), [None, 50, None]),
+        (m.Limits(total_tokens=100), [100, 100, 100]),
+        (m.Limits(total_tokens=100, output_tokens=20), [100, 100, 20]),
+        (m.Limits(input_tokens=50, output_tokens=20), [70, 50, 20]),
+        (m.Limits(input_tokens=50), [None, 50, None]),
     ],
 )
-def test_tokens_bound_parts_and_vice_versa(limits: Limits, tokens: list[float | None]) -> None:
-    rows = bounds_of(BudgetMiddleware(run=limits))
+def test_tokens_bound_parts_and_vice_versa(limits: m.Limits, tokens: list[float | None]) -> None:
+    rows = bounds_of(m.BudgetMiddleware(run=limits))
     names = ("tokens", "input tokens", "output tokens")
     assert [rows.of(name).most for name in names] == tokens
     for row in (rows.of(name) for name in names):
@@ -136,15 +110,15 @@ def test_tokens_bound_parts_and_vice_versa(limits: Limits, tokens: list[float | 
 @each(
     "limits, usd",
     [
-        (Limits(total_tokens=1_000_000), 8.0),
-        (Limits(input_tokens=1_000_000, output_tokens=500_000), 3.0 + 4.0),
-        (Limits(total_tokens=1_000_000, output_tokens=0), 3.0),
-        (Limits(total_tokens=1_000_000, usd=0.5), 0.5),
-        (Limits(output_tokens=1_000_000), None),
+        (m.Limits(total_tokens=1_000_000), 8.0),
+        (m.Limits(input_tokens=1_000_000, output_tokens=500_000), 3.0 + 4.0),
+        (m.Limits(total_tokens=1_000_000, output_tokens=0), 3.0),
+        (m.Limits(total_tokens=1_000_000, usd=0.5), 0.5),
+        (m.Limits(output_tokens=1_000_000), None),
     ],
 )
-def test_tokens_at_the_highest_price_bound_dollars(limits: Limits, usd: float | None) -> None:
-    budget = BudgetMiddleware(run=limits, prices=PRICES)
+def test_tokens_at_the_highest_price_bound_dollars(limits: m.Limits, usd: float | None) -> None:
+    budget = m.BudgetMiddleware(run=limits, prices=PRICES)
     bound = bounds_of(budget, prices=PRICES).of("USD")
     assert bound.most == usd
     assert usd in (None, 0.5) or "costly" in bound.notes[0]
@@ -171,27 +145,27 @@ class Counts(Declares):
 def test_limits_of_the_built_ins_count_attempts_and_others_what_passes_them() -> None:
     other = ScriptedChatModel([])
     repeating = (
-        ModelFallbackMiddleware(other),
-        ModelRefusalMiddleware(other, other),
-        AnswerGuardMiddleware(max_retries=1),
-        ModelRetryMiddleware(max_retries=3),
+        m.ModelFallbackMiddleware(other),
+        m.ModelRefusalMiddleware(other, other),
+        m.AnswerGuardMiddleware(max_retries=1),
+        m.ModelRetryMiddleware(max_retries=3),
     )
-    bound = bounds_of(ModelCallLimitMiddleware(run_limit=5), *repeating).of("model calls")
+    bound = bounds_of(m.ModelCallLimitMiddleware(run_limit=5), *repeating).of("model calls")
     assert (bound.most, bound.attempts, bound.notes) == (5, 5, ())
     bound = bounds_of(Counts(), *repeating).of("model calls")
     assert (bound.most, bound.attempts) == (5, 5 * 2 * 3 * 2 * 4)
     assert "at most 240 in all" in bound.notes[0]
     assert bounds_of(*repeating, Counts()).of("model calls").attempts == 5
-    retry = ToolRetryMiddleware(max_retries=2)
+    retry = m.ToolRetryMiddleware(max_retries=2)
     assert bounds_of(Counts("tool calls"), retry).of("calls of find").attempts == 15
 
 
 def test_failures_that_nothing_counts_leave_attempts_without_a_bound() -> None:
     limit = Counts("tool calls")
-    tools = bounds_of(ToolErrorMiddleware(), limit).of("tool calls")
+    tools = bounds_of(m.ToolErrorMiddleware(), limit).of("tool calls")
     assert (tools.most, tools.attempts) == (5, None)
     assert "ToolErrorMiddleware" in tools.notes[-1]
-    retry = ModelRetryMiddleware(max_retries=0, on_failure="continue")
+    retry = m.ModelRetryMiddleware(max_retries=0, on_failure="continue")
     assert bounds_of(retry, Counts()).of("model calls").attempts == 5
     # A hook may send the run back.
     back = bounds_of(JumpsBack(), retry, Counts()).of("model calls")
@@ -199,31 +173,31 @@ def test_failures_that_nothing_counts_leave_attempts_without_a_bound() -> None:
 
 
 def test_what_no_limit_counts_is_named() -> None:
-    tokens, guard = Counts("tokens"), AnswerGuardMiddleware()
-    summaries = SummarizationMiddleware(ScriptedChatModel([]), trigger=("messages", 50))
+    tokens, guard = Counts("tokens"), m.AnswerGuardMiddleware()
+    summaries = m.SummarizationMiddleware(ScriptedChatModel([]), trigger=("messages", 50))
     notes = " ".join(bounds_of(summaries, tokens, guard).of("tokens").notes)
     assert "AnswerGuardMiddleware discard" in notes
     assert "SummarizationMiddleware make of a model themselves" in notes
-    for stack in ([guard, tokens], [BudgetMiddleware(run=Limits(total_tokens=100)), guard]):
+    for stack in ([guard, tokens], [m.BudgetMiddleware(run=m.Limits(total_tokens=100)), guard]):
         assert "discard" not in " ".join(bounds_of(*stack).of("tokens").notes)
 
 
 def test_a_limit_that_people_may_raise_says_so_and_by_how_much() -> None:
-    asking = BudgetMiddleware(run=Limits(turns=3), exit_behavior="ask")
-    bound = bounds_of(asking, ModelCallLimitMiddleware(run_limit=9)).of("model calls")
+    asking = m.BudgetMiddleware(run=m.Limits(turns=3), exit_behavior="ask")
+    bound = bounds_of(asking, m.ModelCallLimitMiddleware(run_limit=9)).of("model calls")
     assert bound.most == 3
     assert bound.by == ("BudgetMiddleware: at most 3 model calls a run, which people may raise",)
     assert bound.notes[0] == "Nobody can raise it above 9."
-    firm = bounds_of(asking, ModelCallLimitMiddleware(run_limit=3)).of("model calls")
+    firm = bounds_of(asking, m.ModelCallLimitMiddleware(run_limit=3)).of("model calls")
     assert firm.by == ("ModelCallLimitMiddleware: at most 3 model calls a run",)
 
 
 def test_an_agent_inside_has_its_bound_in_each_run_of_its_tool_and_each_request() -> None:
-    calls = ModelCallLimitMiddleware(run_limit=4)
-    inner = clerk(calls, ToolCallLimitMiddleware(run_limit=3))
-    outer = ModelCallLimitMiddleware(run_limit=5)
-    runs = ToolCallLimitMiddleware(tool_name="clerk", run_limit=2)
-    rows = bounds_of(outer, runs, ToolRetryMiddleware(max_retries=1), tools=(inner,))
+    calls = m.ModelCallLimitMiddleware(run_limit=4)
+    inner = clerk(calls, m.ToolCallLimitMiddleware(run_limit=3))
+    outer = m.ModelCallLimitMiddleware(run_limit=5)
+    runs = m.ToolCallLimitMiddleware(tool_name="clerk", run_limit=2)
+    rows = bounds_of(outer, runs, m.ToolRetryMiddleware(max_retries=1), tools=(inner,))
     assert rows.of("model calls", "clerk").most == 4 * 2
     assert rows.of("tool calls", "clerk").most == 3 * 2
     assert rows.of("calls of find", "clerk").most == 3 * 2
@@ -238,9 +212,9 @@ def test_an_agent_inside_has_its_bound_in_each_run_of_its_tool_and_each_request(
 
 
 def test_a_ledger_that_agents_share_counts_once() -> None:
-    def plan_of(*ledgers: Ledger) -> Topology:
+    def plan_of(*ledgers: m.Ledger) -> Topology:
         stacks: list[list[Any]] = [
-            [ModelRetryMiddleware(max_retries=2), BudgetMiddleware(ledger=ledger)]
+            [m.ModelRetryMiddleware(max_retries=2), m.BudgetMiddleware(ledger=ledger)]
             for ledger in ledgers
         ]
         inner = []
@@ -249,7 +223,7 @@ def test_a_ledger_that_agents_share_counts_once() -> None:
             inner.append(agent_tool(part, description="Does a part."))
         return plan_agent(tools=inner, middleware=stacks[0])
 
-    one, two, three, again = (Ledger(Limits(turns=30)) for _ in range(4))
+    one, two, three, again = (m.Ledger(m.Limits(turns=30)) for _ in range(4))
     shared, apart, mixed = plan_of(one, one, one), plan_of(one, two, three), plan_of(one, two, two)
     bounds = [each.bounds().of("model calls", "all") for each in (shared, apart, mixed)]
     assert [bound.most for bound in bounds] == [30, 90, 60]
@@ -267,7 +241,7 @@ def test_a_ledger_that_agents_share_counts_once() -> None:
 
 
 def test_a_ledger_bounds_all_runs_of_an_agent_inside_and_is_known_further_in() -> None:
-    budget = BudgetMiddleware(ledger=Ledger(Limits(total_tokens=100)))
+    budget = m.BudgetMiddleware(ledger=m.Ledger(m.Limits(total_tokens=100)))
     inner = clerk(budget)
     assert bounds_of(tools=(inner,)).of("tokens", "clerk").most == 100
     middle = create_agent(ScriptedChatModel([]), [inner], name="desk")
@@ -277,7 +251,7 @@ def test_a_ledger_bounds_all_runs_of_an_agent_inside_and_is_known_further_in() -
 
 
 def test_other_attempts_are_a_change_of_the_plan_and_not_of_its_digest() -> None:
-    two, five = (plan_agent(middleware=[ModelRetryMiddleware(max_retries=n)]) for n in (2, 5))
+    two, five = (plan_agent(middleware=[m.ModelRetryMiddleware(max_retries=n)]) for n in (2, 5))
     assert str(two.diff(five)) == (
         "changed layer ModelRetryMiddleware.around_model: was up to 3 attempts, now 6"
     )
@@ -296,10 +270,7 @@ def test_attempts_of_another_form_are_refused(value: Any) -> None:
         plan_agent(middleware=[Repeats()])
 
 
-# Random runs
-
-
-class RandomModel(BaseChatModel):
+class RandomModel(OwnModel):
     """Chat model that answers, calls tools and fails by chance, and records what it uses."""
 
     draw: Any
@@ -308,10 +279,6 @@ class RandomModel(BaseChatModel):
     max_requests: int | None = None
     requests: list[str] = []  # noqa: RUF012  # pydantic copies it
     usages: list[dict[str, int]] = []  # noqa: RUF012
-
-    @property
-    def _llm_type(self) -> str:
-        return "random"
 
     @property
     def model_name(self) -> str:
@@ -372,9 +339,7 @@ class RandomAgent:
             most = self.draw.choice((None, 1, 3))
             self.model.max_requests = self.fallback.max_requests = most
             self.tools.append(agent_tool(inner, description="Works.", max_requests=most))
-        self.agent = create_agent(
-            self.model, self.tools, middleware=self.stack(), checkpointer=InMemorySaver()
-        )
+        self.agent = kept_agent(self.model, *self.stack(), tools=self.tools)
 
     def tool(self, name: str, where: str = "") -> BaseTool:
         def call() -> str:
@@ -392,9 +357,9 @@ class RandomAgent:
         after_tools: Any = draw.choice((*exits, "continue"))
         named = "dig" if inner else draw.choice(("look", "pay"))
         members: list[AgentMiddleware[Any, Any]] = [
-            ModelCallLimitMiddleware(run_limit=draw.randint(1, 6), exit_behavior=exit_behavior),
-            ToolCallLimitMiddleware(run_limit=draw.randint(0, 8), exit_behavior=after_tools),
-            ToolCallLimitMiddleware(
+            m.ModelCallLimitMiddleware(run_limit=draw.randint(1, 6), exit_behavior=exit_behavior),
+            m.ToolCallLimitMiddleware(run_limit=draw.randint(0, 8), exit_behavior=after_tools),
+            m.ToolCallLimitMiddleware(
                 tool_name=named, run_limit=draw.randint(0, 4), exit_behavior="continue"
             ),
         ]
@@ -406,8 +371,8 @@ class RandomAgent:
             "usd": draw.uniform(0.0001, 0.003),
         }
         names = draw.sample(sorted(amounts), draw.randint(1, 5))
-        budget = BudgetMiddleware(
-            run=Limits(**{name: amounts[name] for name in names}),
+        budget = m.BudgetMiddleware(
+            run=m.Limits(**{name: amounts[name] for name in names}),
             exit_behavior=exit_behavior,
             prices=PRICES,
         )
@@ -418,11 +383,11 @@ class RandomAgent:
         on_failure: Any = draw.choice(("continue", "error"))
         waits: Any = {"initial_delay": 0.0, "max_delay": 0.0}
         others: list[AgentMiddleware[Any, Any]] = [
-            ModelRetryMiddleware(max_retries=draw.randint(0, 2), on_failure=on_failure, **waits),
-            ToolRetryMiddleware(max_retries=draw.randint(0, 2), **waits),
-            ToolErrorMiddleware(),
-            ModelFallbackMiddleware(self.fallback),
-            AnswerGuardMiddleware(max_retries=draw.randint(0, 2)),
+            m.ModelRetryMiddleware(max_retries=draw.randint(0, 2), on_failure=on_failure, **waits),
+            m.ToolRetryMiddleware(max_retries=draw.randint(0, 2), **waits),
+            m.ToolErrorMiddleware(),
+            m.ModelFallbackMiddleware(self.fallback),
+            m.AnswerGuardMiddleware(max_retries=draw.randint(0, 2)),
             JumpsBack(draw.randint(0, 3)),
         ]
         stack = [*self.limits(), *draw.sample(others, draw.randint(0, 6))]

@@ -10,9 +10,9 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from langgraph.checkpoint.memory import InMemorySaver
+from stack_agents import agent_of, kept_agent
 
-from agent_factory import create_agent, plan_agent
+from agent_factory import plan_agent
 from agent_factory.errors import SpecError
 from agent_factory.middleware import HumanInTheLoopMiddleware, Rule, ToolPolicy
 from agent_factory.testing import (
@@ -22,7 +22,7 @@ from agent_factory.testing import (
     replay_counterexample,
 )
 from agent_factory.topology.conditions import COMPARISONS, counterexample_case, parse_condition
-from samples import call_of, refund
+from samples import THREAD, call_of, refund
 from tables import each
 
 ASK_OVER_5 = Rule("refund", "ask", when={"euros": {">": 5}})
@@ -72,9 +72,7 @@ def test_conditions_are_compared_by_what_they_mean(
     rules: list[Rule], sentence: str, arguments: Any
 ) -> None:
     review = HumanInTheLoopMiddleware(ToolPolicy(*rules))
-    agent = create_agent(
-        ScriptedChatModel([]), [refund], middleware=[review], ignore=["AF211", "AF213"]
-    )
+    agent = agent_of([], review, tools=[refund], ignore=["AF211", "AF213"])
     try:
         assert_plan(agent, f"tool refund passes a person {sentence}".strip())
     except PlanViolation as error:
@@ -199,10 +197,8 @@ def test_a_judge_takes_a_call_whose_argument_it_does_not_know(arguments: Any) ->
     judge = ScriptedChatModel([[{"name": "RiskJudgement", "args": judgement}]] * 2)
     rules = Rule("pay", "judge", when={"euros": {">": 4}}), Rule("pay", "ask")
     review = HumanInTheLoopMiddleware(ToolPolicy(*rules, judge=judge))
-    model = ScriptedChatModel([[call_of("pay", **arguments)], "done"])
-    agent = create_agent(model, [pay], middleware=[review], checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
-    ran = "__interrupt__" not in agent.invoke({"messages": "Pay."}, config)
+    agent = kept_agent([[call_of("pay", **arguments)], "done"], review, tools=[pay])
+    ran = "__interrupt__" not in agent.invoke({"messages": "Pay."}, THREAD)
     assert paid == [3] * ran
     assert ran == (arguments != {"euros": 3})
     with pytest.raises(PlanViolation):

@@ -29,24 +29,18 @@ from agent_factory import middleware as m
 from agent_factory.errors import SpecError
 from agent_factory.guarantees import counterexamples, parse
 from agent_factory.testing import PlanViolation, ScriptedChatModel, assert_plan
-from samples import call_of, search
+from samples import THREAD, PassingFlows, call_of, search
 from tables import each
 
 WEB: dict[str, Any] = {"type": "web_search_20250305", "name": "web"}
 
 
-class Layers(AgentMiddleware):
+class Layers(PassingFlows, AgentMiddleware):
     """Layers that pass on, and the given declarations."""
 
     def __init__(self, name: str, **declared: Any) -> None:
         super().__init__(name=name)
         vars(self).update(declared)
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
 
 
 class Late(AgentMiddleware):
@@ -258,10 +252,9 @@ def test_a_call_that_a_rule_cannot_decide_about_is_one_of_the_others() -> None:
         return "paid"
 
     model = ScriptedChatModel([[call_of("pay", euros=None)], "done"])
-    config: Any = {"configurable": {"thread_id": "1"}}
     stack, saver = [review(NO_EUROS, ask())], InMemorySaver()
     agent = create_agent(model, [pay], middleware=stack, checkpointer=saver)
-    agent.invoke({"messages": "Pay."}, config)
+    agent.invoke({"messages": "Pay."}, THREAD)
     assert paid == [None]
     (no,) = counterexamples(topology_of(agent), ["tool pay passes a person unless euros <= 50"])
     assert no.arguments == {"euros": None}

@@ -7,21 +7,14 @@ from typing import Any
 
 import pytest
 
-from agent_factory import (
-    AgentMiddleware,
-    agent_tool,
-    create_agent,
-    hook_config,
-    plan_agent,
-    topology_of,
-)
+from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent, topology_of
 from agent_factory.errors import ArgumentError
 from agent_factory.guarantees import Counterexample, counterexamples
 from agent_factory.middleware import HumanInTheLoopMiddleware, ModelCallLimitMiddleware
-from agent_factory.prebuilt import create_react_agent
+from agent_factory.prebuilt import agent_tool, create_react_agent
 from agent_factory.testing import ScriptedChatModel, replay_counterexample
 from agent_factory.topology.model import TopologyData
-from samples import Review, refund, search
+from samples import PassingFlows, Review, refund, search
 from tables import each
 
 # Members jump where a build warns about it, and some do nothing.
@@ -44,17 +37,11 @@ class Again(AgentMiddleware):
         """Never jumps here."""
 
 
-class Layers(AgentMiddleware):
+class Layers(PassingFlows, AgentMiddleware):
     """Has every layer."""
 
     def around_agent(self, state: Any) -> Any:
         return (yield state)
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
 
 
 def no(plan: TopologyData, sentence: str) -> Counterexample:
@@ -150,9 +137,6 @@ def test_a_stand_in_has_no_name_that_a_build_refuses() -> None:
     plan = plan_agent(tools=[refund], middleware=[review, Shortcut()], ignore=["AF211", "AF217"])
     counterexample = no(plan, "no path from start to tools skips model")
     assert replay_counterexample(counterexample).run().tools == ("refund",)
-
-
-# What no run shows
 
 
 @each(

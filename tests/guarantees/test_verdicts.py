@@ -8,15 +8,10 @@ from itertools import product
 from typing import Any
 
 import pytest
+from stack_agents import agent_of
 
-from agent_factory import (
-    AgentMiddleware,
-    Ordering,
-    agent_tool,
-    create_agent,
-    plan_agent,
-    topology_of,
-)
+from agent_factory import AgentMiddleware, create_agent, plan_agent, topology_of
+from agent_factory import middleware as m
 from agent_factory.errors import BUILD_CODES, SpecError
 from agent_factory.guarantees import (
     Counterexample,
@@ -24,17 +19,7 @@ from agent_factory.guarantees import (
     counterexamples,
     default_findings,
 )
-from agent_factory.middleware import (
-    BudgetMiddleware,
-    FlowGuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Limits,
-    ModelCallLimitMiddleware,
-    Rule,
-    ToolCallLimitMiddleware,
-    ToolPolicy,
-)
-from agent_factory.prebuilt import create_react_agent
+from agent_factory.prebuilt import agent_tool, create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Access, AccessKind, ToolGuard, UsageLimit
 from agent_factory.topology.model import (
@@ -49,7 +34,7 @@ from agent_factory.topology.model import (
     TopologyData,
 )
 from agent_factory.topology.planner import decide
-from samples import Answer, Declares, refund
+from samples import Answer, Declares, Rewrites, refund
 from tables import each
 
 
@@ -251,14 +236,12 @@ def check(euros: int) -> str:
 
 
 def clerk(*members: Any) -> Any:
-    agent = create_agent(
-        ScriptedChatModel([]), [refund], middleware=members, name="clerk", ignore=["AF211"]
-    )
+    agent = agent_of([], *members, tools=[refund], name="clerk", ignore=["AF211"])
     return agent_tool(agent, description="Refunds.")
 
 
 def test_a_tool_of_an_agent_inside_passes_the_guard_in_there() -> None:
-    inside = plan_agent(tools=[clerk(HumanInTheLoopMiddleware({"refund": True}))])
+    inside = plan_agent(tools=[clerk(m.HumanInTheLoopMiddleware({"refund": True}))])
     for sentence in (
         "tool clerk/refund passes HumanInTheLoopMiddleware",
         "tool refund passes a person",
@@ -268,7 +251,7 @@ def test_a_tool_of_an_agent_inside_passes_the_guard_in_there() -> None:
 
 
 def test_a_guard_outside_does_not_see_the_calls_of_an_agent_inside() -> None:
-    review = HumanInTheLoopMiddleware({"clerk": True})
+    review = m.HumanInTheLoopMiddleware({"clerk": True})
     outside = plan_agent(tools=[clerk()], middleware=[review], ignore=["AF211"])
     counterexample = no(outside, "tool refund passes HumanInTheLoopMiddleware")
     assert counterexample.tool == "clerk/refund"
@@ -427,8 +410,8 @@ def test_a_missing_limit_names_the_middleware_to_add() -> None:
 
 
 def test_a_limit_of_the_built_ins_holds() -> None:
-    of_refund = ToolCallLimitMiddleware(tool_name="refund", run_limit=2)
-    stack: list[Any] = [ModelCallLimitMiddleware(run_limit=5), of_refund]
+    of_refund = m.ToolCallLimitMiddleware(tool_name="refund", run_limit=2)
+    stack: list[Any] = [m.ModelCallLimitMiddleware(run_limit=5), of_refund]
     checked = plan_agent(tools=[refund], middleware=stack)
     assert holds(checked, "at most 5 model calls and at most 2 calls of refund")
     assert holds(checked, "every loop passes a limit")
@@ -439,11 +422,11 @@ def test_a_limit_of_the_built_ins_holds() -> None:
 
 
 def test_a_limit_that_people_may_raise_holds_nothing() -> None:
-    limits = Limits(turns=3)
-    asking = BudgetMiddleware(run=limits, exit_behavior="ask")
+    limits = m.Limits(turns=3)
+    asking = m.BudgetMiddleware(run=limits, exit_behavior="ask")
     asks = plan_agent(tools=[refund], middleware=[asking], ignore=["AF211"])
     assert "People may raise the limit" in str(no(asks, "at most 3 model calls"))
-    ends = plan_agent(tools=[refund], middleware=[BudgetMiddleware(run=limits)])
+    ends = plan_agent(tools=[refund], middleware=[m.BudgetMiddleware(run=limits)])
     assert holds(ends, "at most 3 model calls")
 
 
@@ -671,9 +654,9 @@ def test_ten_sentences_about_a_large_plan_take_few_calls() -> None:
 # What members do decides, and not how they are named
 
 
-def policy(*rules: Rule, **options: Any) -> TopologyData:
+def policy(*rules: m.Rule, **options: Any) -> TopologyData:
     """The plan of a desk with the review of a policy."""
-    review = HumanInTheLoopMiddleware(ToolPolicy(*rules, **options))
+    review = m.HumanInTheLoopMiddleware(m.ToolPolicy(*rules, **options))
     return plan_agent(tools=[refund], middleware=[review], ignore=["AF211", "AF213", "AF222"])
 
 
@@ -689,12 +672,12 @@ class Named(AgentMiddleware):
 @each(
     "middleware",
     [
-        HumanInTheLoopMiddleware({"refund": False}),
-        HumanInTheLoopMiddleware({}),
-        HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "allow"))),
-        HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "allow"), Rule("refund", "ask"))),
-        HumanInTheLoopMiddleware({"search": True}),
-        FlowGuardMiddleware(ToolPolicy(Rule("*", "allow"))),
+        m.HumanInTheLoopMiddleware({"refund": False}),
+        m.HumanInTheLoopMiddleware({}),
+        m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("*", "allow"))),
+        m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("*", "allow"), m.Rule("refund", "ask"))),
+        m.HumanInTheLoopMiddleware({"search": True}),
+        m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("*", "allow"))),
         Named(),
     ],
     ids=str,
@@ -711,30 +694,31 @@ def test_a_member_that_decides_about_nothing_is_not_passed(middleware: Any) -> N
 
 def test_a_judge_is_no_person() -> None:
     judge = ScriptedChatModel([])
-    harmless = Rule("refund", "judge", when={"euros": {"<=": 50}})
-    checked = policy(harmless, Rule("refund", "ask"), judge=judge)
+    harmless = m.Rule("refund", "judge", when={"euros": {"<=": 50}})
+    checked = policy(harmless, m.Rule("refund", "ask"), judge=judge)
     counterexample = no(checked, "tool refund passes a person")
     assert counterexample.arguments == {"euros": 49}
     assert holds(checked, "tool refund passes a guard")
     # "60" is a call for the judge, and the tool may make a number of it.
     sentence = "tool refund passes a person when euros > 50"
     assert "Put its rule before the rule of the judge" in no(checked, sentence).hint
-    large = Rule("refund", "ask", when={"euros": {">": 50}})
-    assert holds(policy(large, Rule("refund", "judge"), judge=judge), sentence)
-    for rules in ([Rule("*", "judge"), Rule("refund", "ask")], [Rule("refund", "judge")]):
+    large = m.Rule("refund", "ask", when={"euros": {">": 50}})
+    assert holds(policy(large, m.Rule("refund", "judge"), judge=judge), sentence)
+    for rules in ([m.Rule("*", "judge"), m.Rule("refund", "ask")], [m.Rule("refund", "judge")]):
         assert no(policy(*rules, judge=judge), "tool refund passes a person")
 
 
 def test_a_tool_that_is_denied_passes_everything_and_is_never_called() -> None:
-    checked = policy(Rule("refund", "deny"), Rule("*", "allow"))
+    checked = policy(m.Rule("refund", "deny"), m.Rule("*", "allow"))
     assert holds(checked, "tool refund passes a person and at most 0 calls of refund")
-    some = policy(Rule("refund", "deny", when={"euros": {">": 50}}), Rule("refund", "ask"))
+    some = policy(m.Rule("refund", "deny", when={"euros": {">": 50}}), m.Rule("refund", "ask"))
     assert holds(some, "tool refund passes a person")
     assert no(some, "at most 0 calls of refund")
 
 
 NONE = limit("L", 0, "tool calls", tool="refund")
 REWRITE = (layer("Rewrite", "tool"), writes("Rewrite"))
+DENIES = (*REWRITE, guard("Rewrite", "refund", "deny", when="euros < 5", decides_again=True))
 EDIT = (hook("Edit", "after_model"), writes("Edit"))
 CHECK, SEEN = hook("Check", "after_model"), "Check sees answers last"
 EARLY, LATE = hook("Edit", "before_model", "tools"), hook("Late", "after_model", "tools")
@@ -765,20 +749,11 @@ def test_a_call_that_changes_after_its_guard_has_not_passed_it(
 def test_a_guard_that_decides_again_is_passed_by_changed_calls() -> None:
     again = guard("R", "refund", "ask", decides_again=True)
     assert holds(plan(layer("R", "tool"), again, *REWRITE), "tool refund passes a person")
-    stack: list[Any] = [HumanInTheLoopMiddleware({"refund": True}), Rewrites()]
+    stack: list[Any] = [m.HumanInTheLoopMiddleware({"refund": True}), Rewrites()]
     built_in = plan_agent(tools=[refund], middleware=stack, ignore=["AF206", "AF211"])
     assert holds(built_in, "tool refund passes a person")
     outside = [layer("R", "tool"), guard("R", "refund", "ask")]
     assert holds(plan(*REWRITE, *outside), "tool refund passes a person")
-
-
-class Rewrites(AgentMiddleware):
-    """A layer that says that it changes calls."""
-
-    ordering = Ordering(writes=("tool_calls",))
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
 
 
 @each(
@@ -787,6 +762,8 @@ class Rewrites(AgentMiddleware):
         # A writer makes calls that the limit, or the guard of the order, has not seen.
         (plan(layer("L", "tool"), NONE, *REWRITE), "at most 0 calls of refund"),
         (plan(*ORDER, *REWRITE), "tool refund only after tool search"),
+        # An edit of a review is a decision of the review alone, also of a review that denies some.
+        (plan(layer("J", "tool"), guard("J", "refund", "judge"), *DENIES), "tool refund passes J"),
         # What is seen before a hook at the end, or a layer around the run, is not the last answer.
         (plan(CHECK, hook("End", "after_agent"), writes("End", "answers")), SEEN),
         (plan(CHECK, layer("Run", "agent"), writes("Run", "answers")), SEEN),
@@ -811,12 +788,12 @@ def test_a_sentence_that_a_run_may_break_does_not_hold(
 
 
 def test_agents_inside_spend_the_limits_around_them() -> None:
-    limits: list[Any] = [ModelCallLimitMiddleware(run_limit=2)]
-    limits.append(ToolCallLimitMiddleware(run_limit=1))
+    limits: list[Any] = [m.ModelCallLimitMiddleware(run_limit=2)]
+    limits.append(m.ToolCallLimitMiddleware(run_limit=1))
     desk = plan_agent(tools=[clerk()], middleware=limits)
     for sentence in ("at most 2 model calls", "at most 1 tool calls"):
         assert "The agent inside of 'clerk'" in no(desk, sentence).reason
-    inside = clerk(ModelCallLimitMiddleware(run_limit=3), ToolCallLimitMiddleware(run_limit=4))
+    inside = clerk(m.ModelCallLimitMiddleware(run_limit=3), m.ToolCallLimitMiddleware(run_limit=4))
     desk = plan_agent(tools=[inside], middleware=limits)
     assert holds(
         desk, "at most 5 model calls and at most 5 tool calls and at most 4 calls of refund"
@@ -826,7 +803,7 @@ def test_agents_inside_spend_the_limits_around_them() -> None:
 
 
 def test_a_name_with_a_slash_before_it_is_a_tool_of_the_agent_itself() -> None:
-    review = HumanInTheLoopMiddleware({"refund": True})
+    review = m.HumanInTheLoopMiddleware({"refund": True})
     desk = plan_agent(tools=[refund, clerk()], middleware=[review], ignore=["AF211"])
     assert no(desk, "tool refund passes a person").tool == "clerk/refund"
     assert holds(desk, "tool /refund passes a person")

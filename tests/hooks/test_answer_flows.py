@@ -18,6 +18,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import ConfigurableField, Runnable, RunnableConfig, RunnableLambda
 from pydantic import Field
+from stack_agents import agent_of
 
 from agent_factory import (
     AgentMiddleware,
@@ -36,7 +37,7 @@ from agent_factory.hooks.streams import StreamedModel
 from agent_factory.middleware.budget.prices import name_of as name_of_model
 from agent_factory.testing import ScriptedChatModel, record
 from agent_factory.types import bound_tools, chat_models_of, configured, model_name, unbound
-from samples import Gpt, add_tool, last_text, look, through
+from samples import Gpt, OwnModel, add_tool, last_text, look, through
 from tables import each
 
 ASK: Any = {"messages": [("user", "How?")]}
@@ -332,9 +333,7 @@ def test_an_answer_that_a_layer_replaces_is_marked(collect: Any) -> None:
 @each("on_cut", ["continue", "shorten"])
 def test_the_parts_of_an_answer_that_goes_on_are_kept(collect: Any, on_cut: Any) -> None:
     cut = AIMessage("It costs a ", response_metadata={"finish_reason": "length"})
-    agent = create_agent(
-        ScriptedChatModel([cut, "whole lot."]), middleware=[m.AnswerGuardMiddleware(on_cut=on_cut)]
-    )
+    agent = agent_of([cut, "whole lot."], m.AnswerGuardMiddleware(on_cut=on_cut))
     parts = collect(agent, ASK, stream_mode=[*BOTH, "values"])
     kept = [part for mode, part in parts if mode == "values"][-1]["messages"][-1].text
     assert kept == {"continue": "It costs a whole lot.", "shorten": "whole lot."}[on_cut]
@@ -373,16 +372,12 @@ LARGE: Any = {"configurable": {"size": "large"}}
 SCHEMA = {"title": "Answer", "type": "object", "properties": {"number": {"type": "integer"}}}
 
 
-class Sized(BaseChatModel):
+class Sized(OwnModel):
     """A model with a size, which logs its size and its tools at each request."""
 
     size: str = "small"
     log: ClassVar[list[Any]] = []
     requests: list[Any] = Field(default_factory=list)
-
-    @property
-    def _llm_type(self) -> str:
-        return "sized"
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, AIMessage]:
         return self.bind(tools=[getattr(tool, "name", "schema") for tool in tools], **kwargs)
@@ -470,9 +465,7 @@ def test_a_layer_may_configure_the_model(call: Run) -> None:
 
 
 def with_pii(model: Any) -> Any:
-    return create_agent(
-        model, [add_tool], middleware=[m.PIIMiddleware("email", apply_to_output=True)]
-    )
+    return agent_of(model, m.PIIMiddleware("email", apply_to_output=True), tools=[add_tool])
 
 
 def with_summary(model: Any) -> Any:

@@ -31,14 +31,9 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError, BadReturn, SpecError, SpecErrors
 from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, validate_middleware
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
-    PIIMiddleware,
-    SummarizationMiddleware,
-)
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
 from samples import add, awrap, last_text, tool_results, wrap
@@ -657,9 +652,9 @@ def test_a_coroutine_hook_takes_config() -> None:
 
 
 BUILT_INS: list[tuple[type[Any], dict[str, Any], str]] = [
-    (PIIMiddleware, {"pii_type": "email", "apply_to_output": True}, "after_model"),
-    (HumanInTheLoopMiddleware, {"interrupt_on": {}, "interrupt_mode": "per_call"}, "after_model"),
-    (SummarizationMiddleware, {"model": ScriptedChatModel([])}, "before_model"),
+    (m.PIIMiddleware, {"pii_type": "email", "apply_to_output": True}, "after_model"),
+    (m.HumanInTheLoopMiddleware, {"interrupt_on": {}, "interrupt_mode": "per_call"}, "after_model"),
+    (m.SummarizationMiddleware, {"model": ScriptedChatModel([])}, "before_model"),
 ]
 
 
@@ -710,7 +705,7 @@ def test_a_kept_flow_runs_once_outside_of_the_wraps_of_a_subclass(call: Any, kin
 
 
 def test_a_hook_may_jump_where_the_one_it_overrides_may(call: Any) -> None:
-    class Limited(ModelCallLimitMiddleware):
+    class Limited(m.ModelCallLimitMiddleware):
         def before_model(self, state: Any, runtime: Any) -> Any:
             return super().before_model(state, runtime)
 

@@ -11,22 +11,13 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
-from agent_factory import (
-    AgentMiddleware,
-    Flow,
-    Invoke,
-    ModelRequest,
-    ModelResponse,
-    Sleep,
-    Together,
-    arun,
-    create_agent,
-    run,
-)
+from agent_factory import AgentMiddleware, Flow, Invoke, Sleep, Together, arun, create_agent, run
 from agent_factory.errors import ArgumentError, BadReturn
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.types import ModelRequest, ModelResponse
 from samples import PassingWraps
 from tables import each
+from waiting import cancel
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
 
@@ -118,9 +109,7 @@ def test_a_cancellation_from_outside_ends_all_parts() -> None:
 
         task = asyncio.create_task(arun(flow()))
         await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(task)
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(main())
@@ -142,9 +131,6 @@ def test_no_parts_two_requests_and_a_flow_inside_that_calls_inward_are_refused(k
     handler: Callable[[Any], Any] = str
     with pytest.raises(BadReturn, match="no inner layer"):
         driven(flow(), kind, handler)
-
-
-# In an agent
 
 
 class Joint(AgentMiddleware):

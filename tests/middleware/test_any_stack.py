@@ -22,8 +22,9 @@ from langchain_core.exceptions import ModelAuthenticationError
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, tool
-from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from stack_agents import kept_agent
 
 from agent_factory import (
     AgentMiddleware,
@@ -40,8 +41,8 @@ from agent_factory import (
     run,
 )
 from agent_factory import middleware as mw
-from agent_factory.testing import ScriptedChatModel, assert_valid_history
-from samples import add, add_tool
+from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
+from samples import THREAD, add, add_tool
 from stack_tools import break_down, find
 from tables import each
 
@@ -290,13 +291,12 @@ def test_any_stack_keeps_histories_valid_and_ends(
     chat = model(script)
     if structured:
         chat = ScriptedChatModel([*map(_step, script), *[report] * 40])
-    agent: Any = create_agent(
+    agent: Any = kept_agent(
         chat,
-        [find, break_down],
-        middleware=[BUILT_INS[name]() for name in names],
+        *(BUILT_INS[name]() for name in names),
+        tools=[find, break_down],
         response_format=schema if structured else None,
         handle_tool_errors=True,
-        checkpointer=InMemorySaver(),
     )
     config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 400}
 
@@ -404,6 +404,41 @@ def built(name: str, arguments: Arguments | None = None) -> Any:
 
 HERE = [name for name in KINDS if name != "ShellToolMiddleware" or os.name == "posix"]
 """The built-ins that work on this system."""
+
+
+LAWFUL: list[tuple[str, Callable[[], Member], dict[str, Any]]] = [
+    *((name, make, {}) for name, make in BUILT_INS.items()),
+    ("caching of OpenAI", lambda: mw.PromptCachingMiddleware(openai_cache_key=True), {}),
+    (
+        "effects that are asked about",
+        lambda: mw.OnceMiddleware({}, default="ask", store=mw.InMemoryEffects()),
+        {},
+    ),
+    (
+        "results in the store",
+        lambda: mw.ToolResultOffloadMiddleware(place="store", threshold=3),
+        # The agent of this law has no store.
+        {"store": InMemoryStore(), "without": ["leaves_agents_alone"]},
+    ),
+]
+"""Each built-in, other settings, and arguments of `check_middleware`."""
+
+SAME = ["sync_equals_async", "idempotent"]
+WITHOUT = {
+    "budget": SAME,  # a moment is recorded
+    "budget_end": SAME,
+    "guard": SAME[:1],  # an id is recorded, which is new in each run
+    "guard_result": SAME[:1],
+    "router": ["leaves_agents_alone"],  # another model answers
+}
+"""Laws that a built-in does not keep."""
+
+
+@pytest.mark.long
+@each("name, make, options", LAWFUL)
+def test_each_built_in_keeps_the_laws_of_middleware(name: str, make: Any, options: Any) -> None:
+    laws = {"without": WITHOUT.get(name, ()), **options}
+    check_middleware(make, config=THREAD, **laws)
 
 
 NOT_SETTINGS: dict[str, set[str]] = {
@@ -636,8 +671,12 @@ def test_without_langchain_or_the_package_of_the_provider_the_build_fails(
     assert names == [GPT]
     monkeypatch.setitem(sys.modules, "langchain", None)
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    with pytest.raises(ImportError, match="pip install langchain") as caught:
+    with pytest.raises(ImportError) as caught:
         MAKERS[maker]()
+    assert str(caught.value) == (
+        "Please install langchain (`pip install langchain`) to use '<provider>:<model>' string "
+        "syntax for `model` parameter."
+    )
     if maker == "second fallback":
         making = "Raised while making ModelFallbackMiddleware model 2, 'openai:gpt-5'."
         assert caught.value.__notes__ == [making]

@@ -18,11 +18,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from agent_factory import ToolCallRequest, create_agent, plan_agent, run, warnings_of
 from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
-from samples import tool_messages
+from samples import THREAD, tool_messages
 from tables import each
 
 GO: Any = {"messages": "Delete the file a.txt"}
-ONE: Any = {"configurable": {"thread_id": "1"}}
 
 
 @tool
@@ -298,5 +297,5 @@ def test_a_rule_may_have_a_decision_model_as_its_judge(call: Any) -> None:
     judge = ScriptedDecisionModel(answers=[0.9])
     rules = m.Rule("delete", "judge", otherwise="deny"), m.Rule("*", "ask")
     review = m.HumanInTheLoopMiddleware(m.ToolPolicy(*rules, judge=judge))
-    (denied,) = tool_messages(call(agent(review, checkpointer=InMemorySaver()), GO, ONE))
+    (denied,) = tool_messages(call(agent(review, checkpointer=InMemorySaver()), GO, THREAD))
     assert ("judged as 0.9." in denied.text, denied.status) == (True, "error")

@@ -36,7 +36,7 @@ from agent_factory.errors import AgentFactoryWarning, SpecError
 from agent_factory.guarantees import counterexamples
 from agent_factory.middleware.background.jobs import this_process
 from agent_factory.middleware.background.work import Work, under_way
-from agent_factory.testing import Reply, ScriptedChatModel, assert_valid_history, check_middleware
+from agent_factory.testing import Reply, ScriptedChatModel, assert_valid_history
 from processes import Processes, exit_code
 from samples import Answer, User, add, in_memory, last_text, prices, texts, tool_results, types
 from tables import each
@@ -775,8 +775,3 @@ def test_a_background_tool_keeps_what_it_is() -> None:
     inside = [StructuredTool.from_function(lambda: "", name="inside", description="I.")]
     shown = topology_of(agent_with([], clerk_tool([], *inside))).tools
     assert "clerk/inside" in [tool.name for tool in shown]
-
-
-@pytest.mark.long
-def test_it_follows_the_laws_of_middleware() -> None:
-    check_middleware(mw.BackgroundMiddleware)

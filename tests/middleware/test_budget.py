@@ -18,23 +18,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from agent_factory import TurnError, after_model, create_agent, wrap_model_call
+from agent_factory import middleware as m
 from agent_factory.middleware import ModelCallLimitMiddleware, ModelRetryMiddleware
-from agent_factory.middleware.budget import (
-    BudgetExceededError,
-    BudgetMiddleware,
-    Ledger,
-    Limits,
-    Price,
-    Spent,
-    UnknownPriceError,
-)
 from agent_factory.review import InvalidAnswer
 from agent_factory.testing import Reply, ScriptedChatModel
 from samples import Answer, AsksTwice, PassingWraps, in_memory, last_text, look, tool_results, types
 from tables import each
-from waiting import auntil
+from waiting import auntil, cancel
 
-PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
+PRICES = {"ScriptedChatModel": m.Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 ONE: Any = {"configurable": {"thread_id": "1"}}
 TWO: Any = {"configurable": {"thread_id": "2"}}
 
@@ -84,12 +76,12 @@ def last_texts(model: ScriptedChatModel) -> list[str]:
 
 @each(
     "limits",
-    [Limits(turns=3), Limits(total_tokens=360), Limits(usd=0.36), Limits(input_tokens=340)],
+    [m.Limits(turns=3), m.Limits(total_tokens=360), m.Limits(usd=0.36), m.Limits(input_tokens=340)],
 )
-def test_the_last_call_that_fits_answers_from_the_work_so_far(send: Any, limits: Limits) -> None:
+def test_the_last_call_that_fits_answers_from_the_work_so_far(send: Any, limits: m.Limits) -> None:
     steps = [response(looks=1, read=90), response(looks=1, read=110), response("A tree.", read=128)]
     model = ScriptedChatModel(steps)
-    result = send(agent_of(model, BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)))
+    result = send(agent_of(model, m.BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)))
     assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
     assert last_text(result) == "A tree."
     assert [request.tools for request in model.requests] == [["look"], ["look"], []]
@@ -111,11 +103,11 @@ def test_far_limits_choose_calls_as_near_ones_do(
 ) -> None:
     """With a ledger, even one without limits, all amounts are added up before each call."""
     limits: Any = {
-        "run": Limits(turns=run[0], tool_calls=run[1]),
-        "thread": Limits(turns=in_thread[0], tool_calls=in_thread[1]),
+        "run": m.Limits(turns=run[0], tool_calls=run[1]),
+        "thread": m.Limits(turns=in_thread[0], tool_calls=in_thread[1]),
     }
     seen = []
-    for ledger in (None, Ledger(Limits())):
+    for ledger in (None, m.Ledger(m.Limits())):
         steps = [
             *(
                 [{"name": "look", "args": {}, "id": f"{turn}_{n}"} for n in range(count)]
@@ -124,10 +116,10 @@ def test_far_limits_choose_calls_as_near_ones_do(
             "done",
         ]
         model = ScriptedChatModel(steps * 2)
-        budget = BudgetMiddleware(**limits, **choices, ledger=ledger)
+        budget = m.BudgetMiddleware(**limits, **choices, ledger=ledger)
         agent = create_agent(model, [look], middleware=[budget], **in_memory())
         for _ in range(2):
-            with suppress(BudgetExceededError):
+            with suppress(m.BudgetExceededError):
                 agent.invoke({"messages": [HumanMessage("Go on")]}, ONE)
         state = agent.get_state(ONE).values
         requests = [[m.text for m in request.messages] for request in model.requests]
@@ -144,26 +136,26 @@ def test_far_limits_choose_calls_as_near_ones_do(
 @each(
     "limits, numbers",
     [
-        (Limits(turns=2), "2 of 2 turns"),
-        (Limits(total_tokens=250), "200 of 250 tokens"),
-        (Limits(usd=0.25), "0.2 of 0.25 USD"),
+        (m.Limits(turns=2), "2 of 2 turns"),
+        (m.Limits(total_tokens=250), "200 of 250 tokens"),
+        (m.Limits(usd=0.25), "0.2 of 0.25 USD"),
     ],
 )
 def test_the_last_words_of_a_run_name_what_its_last_call_has_spent_too(
-    send: Any, limits: Limits, numbers: str, shared: bool
+    send: Any, limits: m.Limits, numbers: str, shared: bool
 ) -> None:
     steps = [response(looks=1), response(looks=1, read=95, written=5)]
-    where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
-    budget = BudgetMiddleware(**where, prices=PRICES, warn_at=None)
+    where: Any = {"ledger": m.Ledger(limits)} if shared else {"run": limits}
+    budget = m.BudgetMiddleware(**where, prices=PRICES, warn_at=None)
     last = last_text(send(agent_of(steps, budget)))
     assert last.startswith(f"I had to stop here: {numbers} in ")
 
 
 def test_a_subclass_that_wraps_calls_keeps_the_budget(send: Any) -> None:
-    class Mine(PassingWraps, BudgetMiddleware):
+    class Mine(PassingWraps, m.BudgetMiddleware):
         pass
 
-    budget = Mine(run=Limits(turns=2, tool_calls=1))
+    budget = Mine(run=m.Limits(turns=2, tool_calls=1))
     result = send(agent_of([response(looks=2), response("Half a tree.")], budget))
     assert [status for _, status in tool_results(result)] == ["success", "error"]
     send(agent_of(model := ScriptedChatModel(turns(2)), budget))
@@ -171,7 +163,7 @@ def test_a_subclass_that_wraps_calls_keeps_the_budget(send: Any) -> None:
 
 
 def test_if_no_call_fits_the_run_ends_with_the_numbers(send: Any) -> None:
-    budget = BudgetMiddleware(run=Limits(total_tokens=400))
+    budget = m.BudgetMiddleware(run=m.Limits(total_tokens=400))
     result = send(agent_of(turns(1, read=500), budget))
     assert types(result) == ["human", "ai", "tool", "ai"]
     assert "510 of 400 tokens in this run are used up" in last_text(result)
@@ -179,29 +171,29 @@ def test_if_no_call_fits_the_run_ends_with_the_numbers(send: Any) -> None:
 
 def test_input_that_a_provider_does_not_report_is_estimated_for_limits_of_tokens(send: Any) -> None:
     """Some streams of Anthropic's API say 0."""
-    budget = BudgetMiddleware(run=Limits(total_tokens=500), exit_behavior="end", warn_at=None)
+    budget = m.BudgetMiddleware(run=m.Limits(total_tokens=500), exit_behavior="end", warn_at=None)
     result = send(agent_of(turns(9, read=0), budget), [HumanMessage("word " * 100)])
     assert types(result) == ["human", *(["ai", "tool"] * 2), "ai"]
 
 
 def test_settings_may_be_changed_after_a_budget_is_made(send: Any) -> None:
-    budget = BudgetMiddleware(run=Limits(turns=5), exit_behavior="end")
+    budget = m.BudgetMiddleware(run=m.Limits(turns=5), exit_behavior="end")
     agent = agent_of(turns(8), budget)
-    budget.run = Limits(turns=1)
+    budget.run = m.Limits(turns=1)
     assert types(send(agent)) == ["human", "ai", "tool", "ai"]
     budget.exit_behavior = "error"
-    with pytest.raises(BudgetExceededError, match="1 of 1 turns"):
+    with pytest.raises(m.BudgetExceededError, match="1 of 1 turns"):
         send(agent)
-    for name, value in {"cheaper_at": 0.5, "cap_output": True, "thread": Limits(turns=9)}.items():
+    for name, value in {"cheaper_at": 0.5, "cap_output": True, "thread": m.Limits(turns=9)}.items():
         setattr(budget, name, value)
         assert getattr(budget, name) == value
-    assert budget.run == Limits(turns=1)
+    assert budget.run == m.Limits(turns=1)
 
 
 def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Any) -> None:
-    budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="error")
+    budget = m.BudgetMiddleware(run=m.Limits(turns=1), exit_behavior="error")
     agent = agent_of(turns(1), budget, **in_memory())
-    with pytest.raises(BudgetExceededError, match=r"\[AF342\].* 1 of 1 turns") as caught:
+    with pytest.raises(m.BudgetExceededError, match=r"\[AF342\].* 1 of 1 turns") as caught:
         send(agent, config=ONE)
     assert isinstance(caught.value, TurnError)
     assert caught.value.reached == {"run": {"turns": 1}}
@@ -211,7 +203,7 @@ def test_an_error_carries_the_numbers_and_the_work_is_kept(send: Any) -> None:
 
 def test_every_run_has_its_budget_and_a_thread_has_one_for_all(send: Any) -> None:
     steps = [response("a"), response("b"), response("c")]
-    budget = BudgetMiddleware(run=Limits(total_tokens=150), thread=Limits(total_tokens=250))
+    budget = m.BudgetMiddleware(run=m.Limits(total_tokens=150), thread=m.Limits(total_tokens=250))
     agent = agent_of(steps, budget, tools=(), **in_memory())
     assert [last_text(send(agent, config=ONE)) for _ in range(2)] == ["a", "b"]
     assert "200 of 250 tokens in this thread" in last_text(send(agent, config=ONE))
@@ -221,7 +213,7 @@ def test_every_run_has_its_budget_and_a_thread_has_one_for_all(send: Any) -> Non
 def test_the_model_is_warned_once_for_each_mark_in_results_of_the_thread(send: Any) -> None:
     """A warning in one call only would change the beginning of the next request."""
     model = ScriptedChatModel([*turns(9), response("done")])
-    result = send(agent_of(model, BudgetMiddleware(run=Limits(turns=20), warn_at=[0.2, 0.4])))
+    result = send(agent_of(model, m.BudgetMiddleware(run=m.Limits(turns=20), warn_at=[0.2, 0.4])))
     warned = [n for n, text in enumerate(last_texts(model)) if "[Of the budget" in text]
     assert warned == [4, 8]
     assert "4 of 20 turns in this run are used" in last_texts(model)[4]
@@ -232,8 +224,8 @@ def test_the_model_is_warned_once_for_each_mark_in_results_of_the_thread(send: A
 
 def test_a_cheaper_model_takes_over_at_its_mark(send: Any) -> None:
     usual, cheap = ScriptedChatModel(turns(2)), ScriptedChatModel([response("done")])
-    budget = BudgetMiddleware(
-        run=Limits(total_tokens=1000), cheaper=cheap, cheaper_at=0.2, warn_at=None
+    budget = m.BudgetMiddleware(
+        run=m.Limits(total_tokens=1000), cheaper=cheap, cheaper_at=0.2, warn_at=None
     )
     assert last_text(send(agent_of(usual, budget))) == "done"
     assert cheap.requests[0].tools == ["look"]
@@ -246,15 +238,15 @@ class Cheap(ScriptedChatModel):
 
 def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(send: Any) -> None:
     usual, cheap = ScriptedChatModel([]), Cheap(steps=[response("done", read=10)])
-    prices = {**PRICES, "Cheap": Price(input=1, output=1)}
-    budget = BudgetMiddleware(run=Limits(usd=0.001), cheaper=cheap, prices=prices)
+    prices = {**PRICES, "Cheap": m.Price(input=1, output=1)}
+    budget = m.BudgetMiddleware(run=m.Limits(usd=0.001), cheaper=cheap, prices=prices)
     assert last_text(send(agent_of(usual, budget))) == "done"
     assert cheap.requests[0].tools == ["look"]
 
 
 def test_parallel_calls_over_the_limit_get_one_error_each(send: Any) -> None:
     model = ScriptedChatModel([response(looks=2), response(looks=3), response("done")])
-    result = send(agent_of(model, BudgetMiddleware(run=Limits(tool_calls=3))))
+    result = send(agent_of(model, m.BudgetMiddleware(run=m.Limits(tool_calls=3))))
     answers = [m for m in result["messages"] if m.type == "tool"]
     assert [m.status for m in answers] == ["success"] * 3 + ["error"] * 2
     assert "refused this call of look: 2 of 3 tool calls" in answers[-1].text
@@ -267,9 +259,9 @@ def test_parallel_calls_over_the_limit_get_one_error_each(send: Any) -> None:
 def test_a_run_that_may_call_no_more_tools_still_reads_their_results(
     send: Any, shared: bool
 ) -> None:
-    limits = Limits(tool_calls=1)
-    where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
-    budget = BudgetMiddleware(**where, exit_behavior="end")
+    limits = m.Limits(tool_calls=1)
+    where: Any = {"ledger": m.Ledger(limits)} if shared else {"run": limits}
+    budget = m.BudgetMiddleware(**where, exit_behavior="end")
     assert last_text(send(agent_of([*turns(1), response("A tree.")], budget))) == "A tree."
     refused = send(agent_of(turns(2), budget))["messages"]
     assert refused[-2].status == "error"
@@ -281,11 +273,11 @@ def test_a_tool_that_raised_counts_as_called() -> None:
         """Fall."""
         raise OSError("ouch")
 
-    ledger = Ledger(Limits(tool_calls=5))
-    agent = agent_of([[{"name": "fall"}]], BudgetMiddleware(ledger=ledger), tools=[fall])
+    ledger = m.Ledger(m.Limits(tool_calls=5))
+    agent = agent_of([[{"name": "fall"}]], m.BudgetMiddleware(ledger=ledger), tools=[fall])
     with pytest.raises(OSError, match="ouch"):
         agent.invoke({"messages": "Go"})
-    assert (ledger.spent.tool_calls, ledger.reserved) == (1, Spent())
+    assert (ledger.spent.tool_calls, ledger.reserved) == (1, m.Spent())
 
 
 @each("first", [True, False])
@@ -297,7 +289,7 @@ def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
     def never_content(state: Any, runtime: Any) -> Any:
         return {"jump_to": "model", "messages": [HumanMessage("More!")]}
 
-    budget = BudgetMiddleware(run=Limits(turns=3), exit_behavior=exit_behavior)
+    budget = m.BudgetMiddleware(run=m.Limits(turns=3), exit_behavior=exit_behavior)
     stack = [budget, never_content] if first else [never_content, budget]
     model = ScriptedChatModel(["1", "2", "3"])
     assert last_text(send(agent_of(model, *stack, tools=()))) == (
@@ -307,7 +299,7 @@ def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
 
 
 def test_a_run_that_bypasses_the_hook_still_ends(send: Any, call: Any) -> None:
-    agent = agent_of(["Hi."], BudgetMiddleware(run=Limits(turns=1)), **in_memory())
+    agent = agent_of(["Hi."], m.BudgetMiddleware(run=m.Limits(turns=1)), **in_memory())
     send(agent, config=ONE)
     update = {"messages": [HumanMessage("Hurry!")]}
     agent.update_state(ONE, update, as_node="BudgetMiddleware.before_model")
@@ -316,7 +308,7 @@ def test_a_run_that_bypasses_the_hook_still_ends(send: Any, call: Any) -> None:
 
 def test_each_attempt_counts_wherever_the_budget_stands(send: Any) -> None:
     for order in (1, -1):
-        stack = [AsksTwice(), BudgetMiddleware(run=Limits(turns=9))][::order]
+        stack = [AsksTwice(), m.BudgetMiddleware(run=m.Limits(turns=9))][::order]
         agent = agent_of(["a", "b"], *stack, **in_memory())
         send(agent, config=ONE)
         assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == 2
@@ -324,9 +316,9 @@ def test_each_attempt_counts_wherever_the_budget_stands(send: Any) -> None:
 
 def test_a_structured_answer_is_a_turn_and_not_a_tool_call(send: Any) -> None:
     fits, wrong = ([{"name": "Answer", "args": {"number": n}}] for n in (1, "many"))
-    agent = agent_of([fits], BudgetMiddleware(run=Limits(tool_calls=0)), response_format=Answer)
+    agent = agent_of([fits], m.BudgetMiddleware(run=m.Limits(tool_calls=0)), response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=1)
-    budget = BudgetMiddleware(run=Limits(turns=2))
+    budget = m.BudgetMiddleware(run=m.Limits(turns=2))
     result = send(agent_of([wrong, wrong], budget, tools=(), response_format=Answer))
     assert "used up" in last_text(result)
     assert result.get("structured_response") is None
@@ -353,7 +345,7 @@ def test_each_instance_records_the_time_of_a_run_that_is_resumed(
         return [{"name": "wait"}]
 
     def agent(*names: str) -> Any:
-        stack = [BudgetMiddleware(run=Limits(turns=9), name=name) for name in names]
+        stack = [m.BudgetMiddleware(run=m.Limits(turns=9), name=name) for name in names]
         return agent_of([slow] * 4, *stack, tools=[wait], checkpointer=saver)
 
     saver = InMemorySaver()
@@ -385,7 +377,7 @@ def test_the_time_of_a_call_that_timed_out_counts_once(send: Any, clock: Clock) 
         except TimeoutError:
             return response(looks=1)
 
-    budget = BudgetMiddleware(run=Limits(turns=9))
+    budget = m.BudgetMiddleware(run=m.Limits(turns=9))
     agent = agent_of([late, slow], answers_after_timeouts, budget, **in_memory())
     send(agent, config=ONE)
     assert seconds_of(agent) == {"BudgetMiddleware": 15}
@@ -402,7 +394,7 @@ def test_time_is_reserved_for_the_last_answer(send: Any, clock: Clock) -> None:
         return [{"name": "slow"}]
 
     model = ScriptedChatModel([answer] * 3)
-    send(agent_of(model, BudgetMiddleware(run=Limits(seconds=60)), tools=[slow]))
+    send(agent_of(model, m.BudgetMiddleware(run=m.Limits(seconds=60)), tools=[slow]))
     assert [request.tools for request in model.requests] == [["slow"], ["slow"], []]
     assert clock.now == 1050
 
@@ -416,7 +408,7 @@ def test_seconds_count_while_the_run_works_and_not_while_it_waits(
         clock.sleep(60)
         return "done"
 
-    budget = BudgetMiddleware(run=Limits(seconds=50), exit_behavior="end")
+    budget = m.BudgetMiddleware(run=m.Limits(seconds=50), exit_behavior="end")
     model = ScriptedChatModel([[{"name": "wait_and_work"}]])
     agent = agent_of(model, budget, tools=[wait_and_work], **in_memory())
     send(agent, config=ONE)
@@ -430,15 +422,15 @@ def test_a_tool_does_not_start_when_the_time_is_used_up(send: Any, clock: Clock)
         clock.sleep(30)
         return response(looks=1)
 
-    budget = BudgetMiddleware(run=Limits(seconds=20), exit_behavior="end")
+    budget = m.BudgetMiddleware(run=m.Limits(seconds=20), exit_behavior="end")
     result = send(agent_of([late], budget))
     assert result["messages"][-2].status == "error"
     assert "seconds in this run are used up" in last_text(result)
 
 
 def test_people_raise_the_limits_and_the_run_continues_or_stop_it(send: Any, call: Any) -> None:
-    budget = BudgetMiddleware(
-        run=Limits(turns=1), thread=Limits(usd=5), prices=PRICES, exit_behavior="ask"
+    budget = m.BudgetMiddleware(
+        run=m.Limits(turns=1), thread=m.Limits(usd=5), prices=PRICES, exit_behavior="ask"
     )
     agent = agent_of([*turns(2), response("done"), *turns(1)], budget, **in_memory())
     question = send(agent, config=ONE)["__interrupt__"][0]
@@ -467,7 +459,7 @@ def test_people_raise_the_limits_and_the_run_continues_or_stop_it(send: Any, cal
 def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     send: Any, call: Any, answer: Any, problem: str
 ) -> None:
-    budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
+    budget = m.BudgetMiddleware(run=m.Limits(turns=1), exit_behavior="ask")
     agent = agent_of([*turns(1), response("done")], budget, **in_memory())
     send(agent, config=ONE)
     with pytest.raises(InvalidAnswer, match=problem):
@@ -477,27 +469,27 @@ def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
 
 
 def test_people_may_raise_a_shared_ledger(send: Any, call: Any) -> None:
-    ledger = Ledger(Limits(turns=1))
-    budget = BudgetMiddleware(ledger=ledger, exit_behavior="ask")
+    ledger = m.Ledger(m.Limits(turns=1))
+    budget = m.BudgetMiddleware(ledger=ledger, exit_behavior="ask")
     agent = agent_of([*turns(1), response("done")], budget, **in_memory())
     send(agent, config=ONE)
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 2}}), ONE)
     assert last_text(result) == "done"
-    assert (ledger.limits.turns, ledger.spent.turns, ledger.reserved) == (3, 2, Spent())
+    assert (ledger.limits.turns, ledger.spent.turns, ledger.reserved) == (3, 2, m.Spent())
 
 
 def test_a_model_without_a_known_price_is_not_called(send: Any) -> None:
     model = ScriptedChatModel(["never"])
-    agent = agent_of(model, BudgetMiddleware(run=Limits(usd=1)))
-    with pytest.raises(UnknownPriceError, match=r"prices=\{'ScriptedChatModel': Price") as caught:
+    agent = agent_of(model, m.BudgetMiddleware(run=m.Limits(usd=1)))
+    with pytest.raises(m.UnknownPriceError, match=r"prices=\{'ScriptedChatModel': Price") as caught:
         send(agent)
     assert caught.value.model == "ScriptedChatModel"
     assert not model.requests
 
 
 def test_a_model_that_reports_no_usage_is_recorded_by_estimate(send: Any) -> None:
-    ledger = Ledger(Limits(usd=10))
-    budget = BudgetMiddleware(ledger=ledger, prices=PRICES, token_counter=len)
+    ledger = m.Ledger(m.Limits(usd=10))
+    budget = m.BudgetMiddleware(ledger=ledger, prices=PRICES, token_counter=len)
     send(agent_of(["Hi."], budget, tools=(), system_prompt="Be brief."))
     assert (ledger.spent.input_tokens, ledger.spent.output_tokens) == (2, 1)
     assert ledger.spent.usd == pytest.approx(0.003)
@@ -505,7 +497,7 @@ def test_a_model_that_reports_no_usage_is_recorded_by_estimate(send: Any) -> Non
 
 @each("count", [-1, 2.5, float("nan"), None, True])
 def test_a_token_counter_that_returns_no_amount_is_named(send: Any, count: Any) -> None:
-    budget = BudgetMiddleware(run=Limits(total_tokens=100), token_counter=lambda _: count)
+    budget = m.BudgetMiddleware(run=m.Limits(total_tokens=100), token_counter=lambda _: count)
     model = ScriptedChatModel(["never"])
     with pytest.raises(ValueError, match="result of token_counter must be a whole number"):
         send(agent_of(model, budget))
@@ -519,15 +511,15 @@ def test_only_what_came_since_the_last_answer_is_counted(send: Any) -> None:
         counted.append(len(messages))
         return len(messages)
 
-    budget = BudgetMiddleware(run=Limits(total_tokens=10**6), token_counter=count)
+    budget = m.BudgetMiddleware(run=m.Limits(total_tokens=10**6), token_counter=count)
     send(agent_of([*turns(6), response("done")], budget))
     assert max(counted[1:]) == 1
 
 
 def test_an_answer_is_capped_at_the_limits(send: Any) -> None:
     model = ScriptedChatModel([response("done", read=100, written=20)])
-    budget = BudgetMiddleware(
-        run=Limits(total_tokens=150, usd=0.130),
+    budget = m.BudgetMiddleware(
+        run=m.Limits(total_tokens=150, usd=0.130),
         prices=PRICES,
         cap_output=True,
         token_counter=lambda _: 100,
@@ -562,9 +554,11 @@ GO_ON: Any = {"messages": [HumanMessage("Go on")]}
 @each("mode", ["sync", "async"])
 def test_a_stream_that_nobody_reads_to_its_end_is_recorded(mode: str) -> None:
     """A sync run goes on and is recorded whole; of an async one, what was reserved."""
-    ledger = Ledger(Limits(usd=1))
-    budget = BudgetMiddleware(
-        ledger=ledger, prices={"Talks": Price(input=1000, output=1000)}, token_counter=lambda _: 50
+    ledger = m.Ledger(m.Limits(usd=1))
+    budget = m.BudgetMiddleware(
+        ledger=ledger,
+        prices={"Talks": m.Price(input=1000, output=1000)},
+        token_counter=lambda _: 50,
     )
     agent = agent_of(Talks(), budget, tools=())
     if mode == "sync":
@@ -573,20 +567,20 @@ def test_a_stream_that_nobody_reads_to_its_end_is_recorded(mode: str) -> None:
         stream.close()
     else:
         asyncio.run(begin(agent, GO_ON))
-    assert ledger.reserved == Spent()
+    assert ledger.reserved == m.Spent()
     assert (ledger.spent.turns, ledger.spent.input_tokens) == (1, 50)
     assert 1 <= ledger.spent.output_tokens <= 10
     assert 0.051 <= ledger.spent.usd <= 0.060
 
 
 def test_a_thread_without_a_checkpointer_keeps_no_record(send: Any) -> None:
-    budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
+    budget = m.BudgetMiddleware(thread=m.Limits(turns=1), exit_behavior="end")
     agent = agent_of(["a", "b", "c"], budget)
     assert [last_text(send(agent, config=ONE)) for _ in range(3)] == ["a", "b", "c"]
 
 
 def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Any) -> None:
-    budget = BudgetMiddleware(run=Limits(turns=9))
+    budget = m.BudgetMiddleware(run=m.Limits(turns=9))
     agent = agent_of(Talks(), budget, tools=(), **in_memory())
 
     for messages in (GO_ON, None):
@@ -606,20 +600,18 @@ def test_tools_of_a_cancelled_turn_count_because_they_have_begun(send: Any) -> N
         await asyncio.Event().wait()
         return "never"
 
-    ledger = Ledger(Limits(turns=9))
-    budget = BudgetMiddleware(thread=Limits(tool_calls=2), ledger=ledger, exit_behavior="end")
+    ledger = m.Ledger(m.Limits(turns=9))
+    budget = m.BudgetMiddleware(thread=m.Limits(tool_calls=2), ledger=ledger, exit_behavior="end")
     steps = [[{"name": "hang"}] * 2, [{"name": "look"}], "Done."]
     agent = agent_of(steps, budget, tools=[hang, look], **in_memory())
 
     async def abandon() -> None:
         task = asyncio.create_task(agent.ainvoke(GO_ON, ONE))
         await auntil(lambda: ledger.reserved.tool_calls == 2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(task)
 
     asyncio.run(abandon())
-    assert (ledger.spent.tool_calls, ledger.reserved) == (2, Spent())
+    assert (ledger.spent.tool_calls, ledger.reserved) == (2, m.Spent())
     refused = [m for m in send(agent, config=ONE)["messages"] if m.type == "tool"][-1]
     assert "refused this call of look: 2 of 2 tool calls in this thread are used up" in refused.text
 
@@ -628,7 +620,7 @@ def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(
     send: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_factory.middleware.budget.state.LastUpdates.MAX_THREADS", 1)
-    budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
+    budget = m.BudgetMiddleware(thread=m.Limits(turns=1), exit_behavior="end")
     agent = agent_of(Talks(), budget, tools=(), **in_memory())
     for thread in (ONE, TWO):
         asyncio.run(begin(agent, GO_ON, thread))
@@ -638,25 +630,25 @@ def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(
 
 @each("error", [TimeoutError("slow"), ConnectionError("down")])
 def test_a_call_that_timed_out_or_failed_is_a_turn(send: Any, error: Exception) -> None:
-    ledger = Ledger(Limits(turns=9))
+    ledger = m.Ledger(m.Limits(turns=9))
     retry = ModelRetryMiddleware(initial_delay=0, jitter=False)
-    budget = BudgetMiddleware(run=Limits(turns=9), ledger=ledger)
+    budget = m.BudgetMiddleware(run=m.Limits(turns=9), ledger=ledger)
     agent = agent_of([error, "up"], retry, budget, **in_memory())
     send(agent, config=ONE)
-    assert (ledger.spent.turns, ledger.reserved) == (2, Spent())
+    assert (ledger.spent.turns, ledger.reserved) == (2, m.Spent())
     assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == 2
 
 
 def test_an_answer_whose_price_cannot_be_computed_was_paid_for(send: Any) -> None:
-    ledger = Ledger(Limits(usd=9))
+    ledger = m.Ledger(m.Limits(usd=9))
 
     def price(model: str, usage: Any) -> float:
         return float("nan") if usage["output_tokens"] == 10 else 0.25
 
-    agent = agent_of([response("so")], BudgetMiddleware(ledger=ledger, prices=price))
+    agent = agent_of([response("so")], m.BudgetMiddleware(ledger=ledger, prices=price))
     with pytest.raises(ValueError, match="must return US dollars or None, got nan"):
         send(agent)
-    assert (ledger.spent.turns, ledger.spent.usd, ledger.reserved) == (1, 0.25, Spent())
+    assert (ledger.spent.turns, ledger.spent.usd, ledger.reserved) == (1, 0.25, m.Spent())
 
 
 def test_an_interrupt_is_no_call_and_releases_what_was_reserved(send: Any, call: Any) -> None:
@@ -665,23 +657,23 @@ def test_an_interrupt_is_no_call_and_releases_what_was_reserved(send: Any, call:
         interrupt("May I?")
         return (yield request)
 
-    ledger = Ledger(Limits(turns=9, tool_calls=1))
-    stack = [BudgetMiddleware(ledger=ledger), asks_first]
+    ledger = m.Ledger(m.Limits(turns=9, tool_calls=1))
+    stack = [m.BudgetMiddleware(ledger=ledger), asks_first]
     agent = agent_of([[{"name": "wait"}], "done"], *stack, tools=[wait], **in_memory())
     send(agent, config=ONE)
     for counts in ((0, 0), (1, 0), (1, 1)):
         spent = ledger.spent
-        assert ((spent.turns, spent.tool_calls), ledger.reserved) == (counts, Spent())
+        assert ((spent.turns, spent.tool_calls), ledger.reserved) == (counts, m.Spent())
         result = call(agent, Command(resume="yes"), ONE)
     assert last_text(result) == "done"
 
 
 @each("settings", [{}, {"fused": False}])
 def test_a_fork_has_spent_what_its_thread_has(send: Any, call: Any, settings: Any) -> None:
-    budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
+    budget = m.BudgetMiddleware(thread=m.Limits(turns=3), exit_behavior="end")
     limit = ModelCallLimitMiddleware(thread_limit=4)
     model = ScriptedChatModel(["a"] * 9)
-    other = BudgetMiddleware(thread=Limits(turns=9), name="other")
+    other = m.BudgetMiddleware(thread=m.Limits(turns=9), name="other")
     agent = agent_of(model, budget, other, limit, **in_memory(), **settings)
     send(agent, config=ONE)
     first = next(agent.get_state_history(ONE, filter={"source": "input"})).config

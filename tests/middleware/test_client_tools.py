@@ -12,13 +12,8 @@ from langgraph.types import Command
 from stack_agents import calling
 
 from agent_factory import create_agent, wrap_model_call
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    ClientToolsMiddleware,
-    HumanInTheLoopMiddleware,
-    Rule,
-    ToolPolicy,
-)
 from agent_factory.middleware.client_tools import client_request
 from agent_factory.testing import ScriptedChatModel
 from samples import add, call_of, last_text
@@ -36,7 +31,7 @@ def config(*tools: Any, choice: str | None = None, thread: str = "1") -> Any:
 
 def agent_of(steps: Sequence[Any], *tools: Any, layers: Sequence[Any] = (), **options: Any) -> Any:
     model = ScriptedChatModel([*steps])
-    stack = [*layers, ClientToolsMiddleware()]
+    stack = [*layers, m.ClientToolsMiddleware()]
     saver = InMemorySaver()
     return create_agent(model, tools, middleware=stack, checkpointer=saver, **options), model
 
@@ -73,7 +68,7 @@ def test_tools_of_a_run_are_offered_and_the_client_runs_them(call: Any, fused: b
 
 @each("rule, fused", [("ask", True), ("ask", False), ("deny", True)])
 def test_a_policy_holds_for_tools_of_the_client(call: Any, fused: bool, rule: Any) -> None:
-    review = HumanInTheLoopMiddleware(ToolPolicy(Rule("title", rule), Rule("*", "allow")))
+    review = m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("title", rule), m.Rule("*", "allow")))
     agent, _ = agent_of([[call_of("title")], "Done."], layers=[review], fused=fused)
     result = call(agent, HI, config(TITLE))
     if rule == "ask":

@@ -36,18 +36,13 @@ from agent_factory import (
     wrap_model_call,
     wrap_tool_call,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import (
     ArgumentError,
     BadReturn,
     PathNotSupported,
     SpecError,
     UndeclaredJump,
-)
-from agent_factory.middleware import (
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
 from samples import Count, Number, Plain, User, add, adding
@@ -75,19 +70,19 @@ def test_every_built_in_takes_types_and_says_which_argument_is_meant(kind: Any) 
 
 def test_an_unknown_argument_of_a_built_in_is_explained_with_those_that_it_takes() -> None:
     with pytest.raises(ArgumentError) as error:
-        TodoListMiddleware(color=3)  # type: ignore[call-arg]
+        m.TodoListMiddleware(color=3)  # type: ignore[call-arg]
     assert error.value.subject == "color"
     assert error.value.hint == "It takes system_prompt, tool_description, name."
 
 
 def test_an_argument_by_position_is_explained() -> None:
     with pytest.raises(ArgumentError, match=r"no argument 1 by position, got int \(3\)") as error:
-        ModelRetryMiddleware(3)  # type: ignore[call-arg]
+        m.ModelRetryMiddleware(3)  # type: ignore[call-arg]
     assert error.value.hint.startswith("Write max_retries=...")
 
 
 def test_the_signature_of_a_middleware_is_that_of_its_constructor() -> None:
-    names = [*inspect.signature(ModelRetryMiddleware).parameters]
+    names = [*inspect.signature(m.ModelRetryMiddleware).parameters]
     assert names[:2] == ["max_retries", "retry_on"]
     for kind in (AgentMiddleware, Plain):
         assert [*inspect.signature(kind).parameters] == ["name"]
@@ -177,7 +172,7 @@ def test_a_class_in_place_of_a_model_is_explained_everywhere() -> None:
     agent: Any = create_agent(ScriptedChatModel())
     with pytest.raises(ArgumentError, match=r"got the class .* Pass ScriptedChatModel\(\)\."):
         with_model(agent, ScriptedChatModel)  # type: ignore[arg-type]
-    for kind in (SummarizationMiddleware, ModelFallbackMiddleware):
+    for kind in (m.SummarizationMiddleware, m.ModelFallbackMiddleware):
         with pytest.raises(TypeError, match="got the class ScriptedChatModel"):
             kind(ScriptedChatModel)  # type: ignore[arg-type]
 

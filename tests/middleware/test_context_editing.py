@@ -20,11 +20,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import create_agent, wrap_model_call
-from agent_factory.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    SummarizationMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from stack_tools import look
 from tables import each
@@ -51,16 +47,16 @@ def results(messages: Sequence[Any]) -> list[str]:
     return [m.text.partition(":")[0][:9].strip() for m in messages if isinstance(m, ToolMessage)]
 
 
-def clearing(**settings: Any) -> ContextEditingMiddleware:
-    return shortening(edits=[ClearToolUsesEdit(**{"trigger": 10, **settings})])
+def clearing(**settings: Any) -> m.ContextEditingMiddleware:
+    return shortening(edits=[m.ClearToolUsesEdit(**{"trigger": 10, **settings})])
 
 
 # Middleware that edits the thread, and middleware that replaces its messages
-shortening = partial(ContextEditingMiddleware, keep_thread=False)
-summarizing = partial(SummarizationMiddleware, keep_thread=False)
+shortening = partial(m.ContextEditingMiddleware, keep_thread=False)
+summarizing = partial(m.SummarizationMiddleware, keep_thread=False)
 
 
-def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+def edited(edit: m.ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     return edit.apply(list(messages), count_tokens=lambda some: sum(len(m.text) for m in some))
 
 
@@ -78,9 +74,9 @@ def test_nothing_is_cleared_at_the_trigger_or_for_too_little_and_else_everything
         (99, freed + 1, ["x" * 9, "y" * 9]),
         (99, freed, [CLEARED, CLEARED]),
     ):
-        edit = ClearToolUsesEdit(trigger=trigger, keep=0, clear_at_least=least)
+        edit = m.ClearToolUsesEdit(trigger=trigger, keep=0, clear_at_least=least)
         assert results(edited(edit, history)) == expected
-    assert edited(ClearToolUsesEdit(trigger=1, keep=0), turn("a", "x")) == turn("a", "x")
+    assert edited(m.ClearToolUsesEdit(trigger=1, keep=0), turn("a", "x")) == turn("a", "x")
 
 
 def test_the_system_prompt_and_the_tool_schemas_count(send: Any) -> None:
@@ -115,7 +111,7 @@ def test_a_cleared_result_keeps_everything_but_its_content() -> None:
         AIMessage("so"),
     ]
     before = history[1].model_copy(deep=True)
-    made = ClearToolUsesEdit(trigger=0, keep=0).apply(list(history), count_tokens=len)
+    made = m.ClearToolUsesEdit(trigger=0, keep=0).apply(list(history), count_tokens=len)
     assert made[1].content == CLEARED
     assert made[1].model_copy(update={"content": picture, "response_metadata": {}}) == before
     assert history[1] == before
@@ -124,9 +120,9 @@ def test_a_cleared_result_keeps_everything_but_its_content() -> None:
 
 def test_a_result_that_equals_the_placeholder_does_not_count_as_cleared() -> None:
     history = [*turn("a", "[gone]"), *turn("b", "x" * 90), AIMessage("")]
-    once = edited(ClearToolUsesEdit(trigger=0, keep=0, placeholder="[gone]"), history)
+    once = edited(m.ClearToolUsesEdit(trigger=0, keep=0, placeholder="[gone]"), history)
     assert [m.response_metadata != {} for m in once if isinstance(m, ToolMessage)] == [True, True]
-    assert edited(ClearToolUsesEdit(trigger=0, keep=0, placeholder="other"), once) == once
+    assert edited(m.ClearToolUsesEdit(trigger=0, keep=0, placeholder="other"), once) == once
 
 
 def test_results_of_excluded_tools_stay_under_either_name() -> None:
@@ -135,7 +131,7 @@ def test_results_of_excluded_tools_stay_under_either_name() -> None:
     redirected = turn("d", "as if " * 9, tool="note")
     redirected[1].name = "look"
     history = [*turn("a"), *turn("b", tool="note"), *asked, *redirected, *turn("e"), AIMessage("")]
-    edit = ClearToolUsesEdit(trigger=0, keep=1, exclude_tools=("note",))
+    edit = m.ClearToolUsesEdit(trigger=0, keep=1, exclude_tools=("note",))
     spared = ["long long", "sent else", "as if as", "long long"]
     assert results(edited(edit, history)) == [CLEARED, *spared]
 
@@ -161,7 +157,7 @@ def test_the_inputs_of_cleared_calls_are_removed_wherever_a_provider_repeats_the
         ToolMessage("second", tool_call_id="2"),
         AIMessage("so"),
     ]
-    made: Any = edited(ClearToolUsesEdit(trigger=0, keep=1, clear_tool_inputs=True), history)[0]
+    made: Any = edited(m.ClearToolUsesEdit(trigger=0, keep=1, clear_tool_inputs=True), history)[0]
     assert [call["args"] for call in made.tool_calls] == [{}, long]
     assert made.content == [
         content[0],
@@ -200,7 +196,7 @@ class CountingModel(ScriptedChatModel):
 def test_the_model_or_a_function_may_count(send: Any, settings: dict[str, Any]) -> None:
     history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
     for trigger, expected in ((4000, ["long long"]), (3999, [CLEARED])):
-        counting = shortening(edits=[ClearToolUsesEdit(trigger=trigger, keep=0)], **settings)
+        counting = shortening(edits=[m.ClearToolUsesEdit(trigger=trigger, keep=0)], **settings)
         agent = agent_of(CountingModel(steps=["ok"]), counting, tools=())
         assert results(send(agent, history)["messages"]) == expected
 
@@ -287,7 +283,7 @@ def test_an_edit_keeps_calls_paired_keeps_excluded_results_and_is_made_once(
     inputs: bool,
     excluded: set[str],
 ) -> None:
-    edit = ClearToolUsesEdit(trigger, least, keep, inputs, tuple(excluded))
+    edit = m.ClearToolUsesEdit(trigger, least, keep, inputs, tuple(excluded))
     before = [message.model_copy(deep=True) for message in messages]
     once = edited(edit, messages)
     assert messages == before
@@ -323,7 +319,7 @@ def calls_of_the_model(messages: Sequence[AnyMessage]) -> list[int]:
 
 
 edits = st.builds(
-    ClearToolUsesEdit,
+    m.ClearToolUsesEdit,
     trigger=st.integers(0, 300),
     clear_at_least=st.integers(0, 60),
     keep=st.integers(0, 3),
@@ -334,7 +330,7 @@ edits = st.builds(
 
 @given(histories(), edits)
 def test_the_beginning_of_a_prompt_changes_only_above_the_trigger(
-    messages: list[AnyMessage], edit: ClearToolUsesEdit
+    messages: list[AnyMessage], edit: m.ClearToolUsesEdit
 ) -> None:
     ends = calls_of_the_model(messages)
     prompts = [edited(edit, messages[:end]) for end in ends]
@@ -346,7 +342,7 @@ def test_the_beginning_of_a_prompt_changes_only_above_the_trigger(
 
 @given(histories(), edits)
 def test_a_thread_and_a_history_that_is_sent_again_are_cleared_at_the_same_places(
-    messages: list[AnyMessage], edit: ClearToolUsesEdit
+    messages: list[AnyMessage], edit: m.ClearToolUsesEdit
 ) -> None:
     thread: list[AnyMessage] = []
     written = 0

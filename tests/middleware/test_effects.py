@@ -23,19 +23,15 @@ from agent_factory import middleware as m
 from agent_factory.review import pending, reject
 from agent_factory.testing import assert_valid_history
 from processes import Processes, exit_code, wait_for_line
+from samples import THREAD, Killed
 from tables import each
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 TRIP = [
     [{"name": "book_flight", "args": {"to": "Oslo"}}],
     [{"name": "book_hotel", "args": {"city": "Oslo"}}],
     [{"name": "pay", "args": {"euros": 900}}],
     "No trip then.",
 ]
-
-
-class Killed(BaseException):
-    """Simulates the death of a process."""
 
 
 class Agency:

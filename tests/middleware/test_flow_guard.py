@@ -20,7 +20,7 @@ from stack_agents import agent_of, calling
 from agent_factory import AgentMiddleware, agent_tool, create_agent, review, tool_labels
 from agent_factory import middleware as m
 from agent_factory.middleware.flow_guard import first_seen
-from agent_factory.testing import ScriptedChatModel, check_middleware
+from agent_factory.testing import ScriptedChatModel
 from samples import new_thread
 from tables import each
 
@@ -451,14 +451,6 @@ def test_an_agent_inside_knows_what_the_thread_outside_has_seen(call: Any, threa
     assert waiting.value["name"] == "send_mail"
     assert "the result of fetch_page" in waiting.value["description"]
     assert desk.sent == []
-
-
-@pytest.mark.long
-@pytest.mark.law
-def test_it_keeps_the_laws_of_middleware() -> None:
-    check_middleware(m.FlowGuardMiddleware)
-    policy = m.ToolPolicy(m.Rule("search", "deny", when={"seen": "untrusted"}))
-    check_middleware(lambda: m.FlowGuardMiddleware(policy, action="deny"))
 
 
 @pytest.mark.law

@@ -15,17 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 from pydantic import Field
+from stack_agents import kept_agent
 
 from agent_factory import (
     AgentMiddleware,
@@ -40,7 +39,7 @@ from agent_factory import (
 from agent_factory import middleware as m
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, call_of, last_text, look
+from samples import Answer, OwnModel, call_of, last_text, look
 from tables import each
 from waiting import VirtualLoop, auntil, until
 
@@ -84,7 +83,7 @@ class Order:
                 self._changed.notify_all()
 
 
-class TimedModel(BaseChatModel):
+class TimedModel(OwnModel):
     """Model whose chunks take some time in async runs, and have an order in sync runs."""
 
     answers: list[Any]
@@ -92,13 +91,6 @@ class TimedModel(BaseChatModel):
     order: Any = Field(default_factory=lambda: Order(9, 9))
     fails_first: bool = False
     asked: int = 0
-
-    @property
-    def _llm_type(self) -> str:
-        return "timed"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
 
     def _next(self) -> list[AIMessageChunk]:
         self.asked += 1
@@ -509,8 +501,7 @@ def test_the_progress_of_a_background_tool_is_checked_as_its_result(call: Any) -
 
     guard: Any = m.GuardMiddleware(Check(), on="result", tools=["fetch"])
     stack = [m.BackgroundMiddleware(wait=False), guard]
-    model = ScriptedChatModel([[call_of("fetch")], asks, reads])
-    agent = create_agent(model, [background(fetch)], middleware=stack, checkpointer=InMemorySaver())
+    agent = kept_agent([[call_of("fetch")], asks, reads], *stack, tools=[background(fetch)])
     text = last_text(call(agent, ASK, {"configurable": {"thread_id": "1"}}))
     assert text.startswith("Error: the result of check_background was blocked: It is bad.")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 from types import new_class
 from typing import Any
@@ -27,18 +26,12 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, ModelRequest, create_agent
-from agent_factory.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    SummarizationMiddleware,
-    ToolResultOffloadMiddleware,
-)
-from agent_factory.testing import ScriptedChatModel, check_middleware
-from samples import AddsContext, Asks, Naming
+from agent_factory import middleware as m
+from agent_factory.testing import ScriptedChatModel
+from samples import THREAD, AddsContext, Asks, Naming
 from stack_tools import look
 from tables import each
 
-ONE: Any = {"configurable": {"thread_id": "1"}}
 HEADING = "Summary of the conversation so far:\n\n"
 
 
@@ -46,12 +39,12 @@ def texts(messages: Sequence[Any]) -> list[str]:
     return [str(message.text).removeprefix(HEADING) for message in messages]
 
 
-def summary(*writes: Any, **settings: Any) -> SummarizationMiddleware:
+def summary(*writes: Any, **settings: Any) -> m.SummarizationMiddleware:
     defaults: dict[str, Any] = {"trigger": ("messages", 5), "keep": ("messages", 2)}
-    return SummarizationMiddleware(ScriptedChatModel(writes), **{**defaults, **settings})
+    return m.SummarizationMiddleware(ScriptedChatModel(writes), **{**defaults, **settings})
 
 
-def say(call: Any, agent: Any, *lines: str, config: Any = ONE) -> Any:
+def say(call: Any, agent: Any, *lines: str, config: Any = THREAD) -> Any:
     for line in lines:
         result = call(agent, {"messages": [("user", line)]}, config)
     return result
@@ -100,9 +93,9 @@ def looking(*words: str) -> list[dict[str, Any]]:
     return [{"name": "look", "args": {"word": word}, "id": word} for word in words]
 
 
-def clearing(**settings: Any) -> ContextEditingMiddleware:
-    edit = ClearToolUsesEdit(**{"trigger": 250, "keep": 1, **settings})
-    return ContextEditingMiddleware(edits=[edit])
+def clearing(**settings: Any) -> m.ContextEditingMiddleware:
+    edit = m.ClearToolUsesEdit(**{"trigger": 250, "keep": 1, **settings})
+    return m.ContextEditingMiddleware(edits=[edit])
 
 
 def results(messages: Sequence[Any]) -> list[str]:
@@ -135,7 +128,7 @@ def test_a_custom_edit_is_made_again_in_later_requests_without_being_asked(call:
             return [m for m in shown if m.text != "Hello"]
 
     model = ScriptedChatModel(["Hi.", looking("a"), "done", "more"])
-    edits = ContextEditingMiddleware(edits=[Once()])
+    edits = m.ContextEditingMiddleware(edits=[Once()])
     result = say(call, agent_of(model, edits), "Hello", "go", "and?")
     assert texts(model.requests[3].messages) == ["Hi.", "go", "", "a: l", "done", "and?"]
     assert texts(result["messages"])[:2] == ["Hello", "Hi."]
@@ -148,14 +141,11 @@ def test_a_failing_call_stores_nothing(call: Any) -> None:
     agent = agent_of(steps, clearing(trigger=100, keep=0), summary("S", "T"))
     with pytest.raises(RuntimeError, match="down"):
         say(call, agent, "go")
-    values = agent.get_state(ONE).values
+    values = agent.get_state(THREAD).values
     assert not values.get("summaries")
     assert not values.get("context_edits")
-    assert texts(call(agent, None, ONE)["messages"])[-1] == "done"
-    assert list(agent.get_state(ONE).values["summaries"]) == ["SummarizationMiddleware"]
-
-
-# A summary survives
+    assert texts(call(agent, None, THREAD)["messages"])[-1] == "done"
+    assert list(agent.get_state(THREAD).values["summaries"]) == ["SummarizationMiddleware"]
 
 
 @each("asks", [False, True])
@@ -167,7 +157,7 @@ def test_a_summary_survives_a_process_and_an_interrupt(call: Any, asks: bool) ->
     result = say(call, later, "g")
     if asks:
         assert "__interrupt__" in result
-        result = call(later, Command(resume="yes"), ONE)
+        result = call(later, Command(resume="yes"), THREAD)
     assert seen(model) == [list("Sdefg")]
     assert texts(result["messages"]) == list("abcdefgh")
 
@@ -177,14 +167,14 @@ def test_a_summary_and_what_was_cleared_survive_a_new_name(call: Any) -> None:
     stack: list[Any] = [clearing(trigger=100, keep=0), summary("S")]
     first = agent_of([looking("a"), "b", "d"], *stack, checkpointer=saver)
     say(call, first, "go", "c")
-    assert first.get_state(ONE).values["summaries"]["SummarizationMiddleware"]["text"] == "S"
+    assert first.get_state(THREAD).values["summaries"]["SummarizationMiddleware"]["text"] == "S"
     model = ScriptedChatModel(["f"])
-    renamed = ContextEditingMiddleware(name="edits"), summary(**LATER, name="short")
+    renamed = m.ContextEditingMiddleware(name="edits"), summary(**LATER, name="short")
     moved = {"SummarizationMiddleware": "short", "ContextEditingMiddleware": "edits"}
     agent = agent_of(model, *renamed, checkpointer=saver, moved=moved)
     say(call, agent, "e")
     assert seen(model) == [["S", "b", "c", "d", "e"]]
-    assert agent.get_state(ONE).values["summaries"].keys() == {"short"}
+    assert agent.get_state(THREAD).values["summaries"].keys() == {"short"}
 
 
 def test_two_instances_continue_each_others_summaries(call: Any) -> None:
@@ -196,7 +186,7 @@ def test_two_instances_continue_each_others_summaries(call: Any) -> None:
     result = say(call, agent, *"ace", long, *"ikm")
     assert texts(result["messages"]) == [*"abcdef", long, *"hijklmn"]
     assert seen(model)[2:] == [list("xde"), ["A", long], list("Bi"), list("Bijk"), list("ylm")]
-    stored = agent.get_state(ONE).values["summaries"]
+    stored = agent.get_state(THREAD).values["summaries"]
     assert {name: entry["text"] for name, entry in stored.items()} == {"outer": "B", "inner": "y"}
     writers: Any = outer.model, inner.model
     first, last = (writer.requests[at].messages[0].text for at, writer in enumerate(writers))
@@ -209,10 +199,10 @@ def test_a_summary_goes_with_the_messages_that_it_stands_for(call: Any) -> None:
     model = ScriptedChatModel([*"hj"])
     later = agent_of(model, summary(**LATER), checkpointer=saver)
     # Without the last of them, the one before it still says where the summary ends.
-    later.update_state(ONE, {"messages": [RemoveMessage(id=messages[2].id)]})
+    later.update_state(THREAD, {"messages": [RemoveMessage(id=messages[2].id)]})
     say(call, later, "g")
     assert seen(model) == [list("Sdefg")]
-    later.update_state(ONE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+    later.update_state(THREAD, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
     say(call, later, "i")
     assert seen(model)[1] == ["i"]
 
@@ -231,7 +221,7 @@ def test_system_messages_among_the_messages_stay(call: Any) -> None:
     history = [SystemMessage("rules"), ("user", "1"), ("ai", "2"), SystemMessage("more")]
     model = ScriptedChatModel(["5", "7"])
     agent = agent_of(model, summary("S", "T", trigger=("messages", 6)))
-    call(agent, {"messages": [*history, ("user", "3"), ("ai", "4")]}, ONE)
+    call(agent, {"messages": [*history, ("user", "3"), ("ai", "4")]}, THREAD)
     say(call, agent, "6")
     shown = [["rules", "S", "more", "3", "4"], ["rules", "T", "more", "5", "6"]]
     assert seen(model) == shown
@@ -257,9 +247,9 @@ def test_a_thread_may_change_from_one_mode_to_the_other_and_back(call: Any) -> N
 @each(
     "built_in, arguments",
     [
-        (SummarizationMiddleware, [ScriptedChatModel()]),
-        (ContextEditingMiddleware, []),
-        (ToolResultOffloadMiddleware, []),
+        (m.SummarizationMiddleware, [ScriptedChatModel()]),
+        (m.ContextEditingMiddleware, []),
+        (m.ToolResultOffloadMiddleware, []),
     ],
 )
 def test_a_subclass_with_another_state_schema_has_to_extend_it(
@@ -271,9 +261,6 @@ def test_a_subclass_with_another_state_schema_has_to_extend_it(
         wrong(*arguments)
     extended = new_class("Extended", (schema, Naming))
     assert type("Mine", (built_in,), {"state_schema": extended})(*arguments).name == "Mine"
-
-
-# Laws
 
 
 @st.composite
@@ -300,12 +287,12 @@ clears = st.tuples(st.integers(0, 400), st.integers(0, 3), st.booleans())
 def shortening(size: Any, clear: Any, **settings: Any) -> list[Any]:
     """Middleware that clear results and summarize messages."""
     trigger, keep, inputs = clear
-    edit = ClearToolUsesEdit(trigger=trigger, keep=keep, clear_tool_inputs=inputs)
+    edit = m.ClearToolUsesEdit(trigger=trigger, keep=keep, clear_tool_inputs=inputs)
     sizes: Any = {"trigger": ("messages", size[0]), "keep": ("messages", size[1])}
     summarizer = settings.pop("summarizer", gist)
     return [
-        ContextEditingMiddleware(edits=[edit], **settings),
-        SummarizationMiddleware(ScriptedChatModel(), summarizer=summarizer, **sizes, **settings),
+        m.ContextEditingMiddleware(edits=[edit], **settings),
+        m.SummarizationMiddleware(ScriptedChatModel(), summarizer=summarizer, **sizes, **settings),
     ]
 
 
@@ -320,7 +307,7 @@ def test_the_model_sees_the_same_whether_the_thread_is_kept_or_not(
         model = ScriptedChatModel([step for turn in turns for step in turn])
         agent = agent_of(model, *shortening(size, clear, keep_thread=keep_thread))
         for number, _ in enumerate(turns):
-            result = agent.invoke({"messages": [("user", f"question {number}")]}, ONE)
+            result = agent.invoke({"messages": [("user", f"question {number}")]}, THREAD)
         shown.append(
             [
                 [(m.type, m.text, getattr(m, "tool_calls", [])) for m in record.messages]
@@ -355,22 +342,13 @@ def test_requests_continue_each_other_until_something_is_summarized_or_cleared(
 
     agent = agent_of(model, Notes(), *shortening(size, clear))
     for number, _ in enumerate(turns):
-        agent.invoke({"messages": [("user", f"question {number}")]}, ONE)
-    note(agent.get_state(ONE).values)
+        agent.invoke({"messages": [("user", f"question {number}")]}, THREAD)
+    note(agent.get_state(THREAD).values)
     changes = sum(one != other for one, other in pairwise(stored))
     shown = [texts(record.messages) for record in model.requests]
     broken = sum(other[: len(one)] != one for one, other in pairwise(shown))
     assert broken <= changes
 
-
-@pytest.mark.parametrize("keep_thread", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_they_keep_the_laws_of_middleware(keep_thread: bool) -> None:
-    made = partial(shortening, (9, 1), (90, 0, False), keep_thread=keep_thread)
-    check_middleware(lambda: made()[0])
-    check_middleware(lambda: made()[1])
-
-
-# Everything comes back
 
 Turn = tuple[str, str, list[tuple[str, int]], int]
 """What happens, a text, the results of the tool, and to which moment a fork returns."""
@@ -439,7 +417,7 @@ def test_every_message_ever_in_a_thread_comes_back_character_for_character(
         where: Any = folder if place == "folder" else place
         stack: list[Any] = [
             Watch(noted),
-            ToolResultOffloadMiddleware(threshold=1000, place=where),
+            m.ToolResultOffloadMiddleware(threshold=1000, place=where),
             *shortening(size, clear, summarizer=fails_to_sum_up if fails else gist),
         ]
         model = ScriptedChatModel(steps)
@@ -450,7 +428,7 @@ def test_every_message_ever_in_a_thread_comes_back_character_for_character(
             return agent.invoke(given_, config)
         return asyncio.run(agent.ainvoke(given_, config))
 
-    moments: list[tuple[Any, dict[str, Any]]] = [(ONE, {})]
+    moments: list[tuple[Any, dict[str, Any]]] = [(THREAD, {})]
     for number, (kind, text, contents, moment) in enumerate(story):
         forks = kind == "fork" and moments[1:]  # a thread has no moment before its first run
         config, noted = forks[moment % len(forks)] if forks else moments[-1]
@@ -466,8 +444,8 @@ def test_every_message_ever_in_a_thread_comes_back_character_for_character(
             run_of(agent, {"messages": [("user", text)]}, config)
         except ContextOverflowError:  # there was nothing to free
             agent = agent_for(steps, noted)
-            run_of(agent, None, ONE)
-        state = agent.get_state(ONE)
+            run_of(agent, None, THREAD)
+        state = agent.get_state(THREAD)
         Watch(noted).note(state.values["messages"])
         moments.append((state.config, noted))
 

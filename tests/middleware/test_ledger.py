@@ -15,26 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langgraph.checkpoint.memory import InMemorySaver
+from stack_agents import kept_agent
 
 from agent_factory import agent_tool, background, create_agent
+from agent_factory import middleware as m
 from agent_factory.middleware import BackgroundMiddleware
-from agent_factory.middleware.budget import (
-    BudgetExceededError,
-    BudgetMiddleware,
-    Ledger,
-    Limits,
-    Price,
-    Spent,
-    UnknownPriceError,
-)
 from agent_factory.middleware.summarization import SummarizationMiddleware
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from samples import look
 from tables import each
 from waiting import until
 
-PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
+PRICES = {"ScriptedChatModel": m.Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 
 
 def response(text: str = "", *, calls: int = 0, read: int = 90, written: int = 10) -> AIMessage:
@@ -44,44 +36,44 @@ def response(text: str = "", *, calls: int = 0, read: int = 90, written: int = 1
 
 
 def test_a_reservation_is_committed_once_or_released() -> None:
-    ledger = Ledger(Limits(usd=1))
-    with ledger.reserve(Spent(usd=0.4)) as reservation:
+    ledger = m.Ledger(m.Limits(usd=1))
+    with ledger.reserve(m.Spent(usd=0.4)) as reservation:
         assert ledger.reserved.usd == 0.4
-        reservation.commit(Spent(usd=0.25, turns=1))
+        reservation.commit(m.Spent(usd=0.25, turns=1))
         with pytest.raises(RuntimeError, match="has ended"):
-            reservation.commit(Spent(turns=1))
-    with pytest.raises(OSError, match="down"), ledger.reserve(Spent(usd=0.5)):
+            reservation.commit(m.Spent(turns=1))
+    with pytest.raises(OSError, match="down"), ledger.reserve(m.Spent(usd=0.5)):
         raise OSError("down")
-    assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.25, 1, Spent())
+    assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.25, 1, m.Spent())
 
 
 @each("signal", [asyncio.CancelledError, KeyboardInterrupt, TimeoutError])
 def test_what_was_reserved_is_spent_if_nobody_knows_whether_the_call_ran(signal: Any) -> None:
-    ledger = Ledger(Limits(usd=1))
-    with pytest.raises(signal), ledger.reserve(Spent(usd=0.4)):
+    ledger = m.Ledger(m.Limits(usd=1))
+    with pytest.raises(signal), ledger.reserve(m.Spent(usd=0.4)):
         raise signal
-    assert (ledger.spent.usd, ledger.reserved) == (0.4, Spent())
+    assert (ledger.spent.usd, ledger.reserved) == (0.4, m.Spent())
 
 
 def test_an_amount_that_does_not_fit_with_the_reservations_raises() -> None:
-    ledger = Ledger(Limits(usd=1))
-    with ledger.reserve(Spent(usd=0.6)):
-        with pytest.raises(BudgetExceededError, match=r"0\.6 of 1 USD in the shared budget"):
-            ledger.reserve(Spent(usd=0.6))
-        with pytest.raises(BudgetExceededError):
-            ledger.reserve(Spent(usd=0.3), keep=Spent(usd=0.3))
+    ledger = m.Ledger(m.Limits(usd=1))
+    with ledger.reserve(m.Spent(usd=0.6)):
+        with pytest.raises(m.BudgetExceededError, match=r"0\.6 of 1 USD in the shared budget"):
+            ledger.reserve(m.Spent(usd=0.6))
+        with pytest.raises(m.BudgetExceededError):
+            ledger.reserve(m.Spent(usd=0.3), keep=m.Spent(usd=0.3))
         ledger.raise_limits({"usd": 1, "turns": 5})
-        with ledger.reserve(Spent(usd=0.6)):
-            assert ledger.limits == Limits(usd=2)
+        with ledger.reserve(m.Spent(usd=0.6)):
+            assert ledger.limits == m.Limits(usd=2)
 
 
 def test_dollars_add_up_to_the_limit() -> None:
-    ledger = Ledger(Limits(usd=0.3))
+    ledger = m.Ledger(m.Limits(usd=0.3))
     for _ in range(3):
-        with ledger.reserve(Spent(usd=0.1)) as reservation:
-            reservation.commit(Spent(usd=0.1))
-    with pytest.raises(BudgetExceededError):
-        ledger.reserve(Spent(usd=0.000001))
+        with ledger.reserve(m.Spent(usd=0.1)) as reservation:
+            reservation.commit(m.Spent(usd=0.1))
+    with pytest.raises(m.BudgetExceededError):
+        ledger.reserve(m.Spent(usd=0.000001))
 
 
 def test_time_counts_while_a_call_is_running_and_parallel_calls_count_once(
@@ -89,43 +81,43 @@ def test_time_counts_while_a_call_is_running_and_parallel_calls_count_once(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("agent_factory.middleware.budget.ledger.monotonic", lambda: now)
-    ledger = Ledger(Limits(seconds=50))
+    ledger = m.Ledger(m.Limits(seconds=50))
     now += 100
     assert ledger.spent.seconds == 0
-    with ledger.reserve(Spent()):
+    with ledger.reserve(m.Spent()):
         now += 10
-        with ledger.reserve(Spent()):
+        with ledger.reserve(m.Spent()):
             now += 20
         now += 10
     now += 100
     assert ledger.spent.seconds == 40
-    with ledger.reserve(Spent()):
+    with ledger.reserve(m.Spent()):
         now += 10
-        with pytest.raises(BudgetExceededError, match="50 of 50 seconds"):
-            ledger.reserve(Spent())
+        with pytest.raises(m.BudgetExceededError, match="50 of 50 seconds"):
+            ledger.reserve(m.Spent())
 
 
 def test_a_ledger_continues_from_a_snapshot() -> None:
-    ledger = Ledger(Limits(turns=2), spent=Spent(turns=1, seconds=3.0))
-    with ledger.reserve(Spent(turns=1)) as reservation:
-        reservation.commit(Spent(turns=1))
+    ledger = m.Ledger(m.Limits(turns=2), spent=m.Spent(turns=1, seconds=3.0))
+    with ledger.reserve(m.Spent(turns=1)) as reservation:
+        reservation.commit(m.Spent(turns=1))
     assert ledger.spent.turns == 2
     assert ledger.spent.seconds >= 3
     copy = pickle.loads(pickle.dumps(ledger.spent))
-    with pytest.raises(BudgetExceededError):
-        Ledger(Limits(turns=2), spent=copy).reserve(Spent(turns=1))
+    with pytest.raises(m.BudgetExceededError):
+        m.Ledger(m.Limits(turns=2), spent=copy).reserve(m.Spent(turns=1))
 
 
 def test_a_ledger_needs_limits_and_spent_and_its_errors_can_be_pickled() -> None:
     with pytest.raises(TypeError, match="limits must be Limits"):
-        Ledger(1)  # type: ignore[arg-type]
+        m.Ledger(1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="spent must be Spent"):
-        Ledger(Limits(), spent={"usd": 1})  # type: ignore[arg-type]
-    with pytest.raises(BudgetExceededError) as caught:
-        Ledger(Limits(turns=0)).reserve(Spent(turns=1))
+        m.Ledger(m.Limits(), spent={"usd": 1})  # type: ignore[arg-type]
+    with pytest.raises(m.BudgetExceededError) as caught:
+        m.Ledger(m.Limits(turns=0)).reserve(m.Spent(turns=1))
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.reached) == (str(caught.value), {"ledger": {"turns": 1}})
-    unknown = pickle.loads(pickle.dumps(UnknownPriceError("gpt-9", "openai")))
+    unknown = pickle.loads(pickle.dumps(m.UnknownPriceError("gpt-9", "openai")))
     assert (unknown.model, unknown.provider) == ("gpt-9", "openai")
 
 
@@ -139,20 +131,23 @@ def test_what_is_spent_is_a_finite_amount_that_is_not_negative(name: str, value:
     kinds = (int, float) if name in ("usd", "seconds") else (int,)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if is_number and 0 <= value < float("inf"):
-        assert getattr(Spent(**{name: value}), name) == value
+        assert getattr(m.Spent(**{name: value}), name) == value
         return
     with pytest.raises(ValueError, match=f"{name} must be a .* of at least 0, got"):
-        Spent(**{name: value})
+        m.Spent(**{name: value})
 
 
 def test_a_ledger_cannot_be_switched_off_by_what_is_committed_or_recorded() -> None:
-    ledger = Ledger(Limits(usd=1))
+    ledger = m.Ledger(m.Limits(usd=1))
     for amount in (float("nan"), -5.0, float("-inf"), float("inf")):
         with pytest.raises(ValueError, match="usd must be a number"):
-            ledger.record(Spent(usd=amount))
-        with pytest.raises(ValueError, match="usd must be a number"), ledger.reserve(Spent()) as r:
-            r.commit(Spent(usd=amount))
-    assert (ledger.spent.usd, ledger.reserved) == (0, Spent())
+            ledger.record(m.Spent(usd=amount))
+        with (
+            pytest.raises(ValueError, match="usd must be a number"),
+            ledger.reserve(m.Spent()) as r,
+        ):
+            r.commit(m.Spent(usd=amount))
+    assert (ledger.spent.usd, ledger.reserved) == (0, m.Spent())
 
 
 COUNT = st.integers(-(10**6), 10**6) | st.sampled_from([float("nan"), float("inf"), 2.5, "9", None])
@@ -176,9 +171,9 @@ def test_no_usage_that_a_model_reports_gives_money_back_or_makes_a_call_free(
         message.usage_metadata = usage  # as a model's integration could set it
         return message
 
-    before = Spent(usd=1, input_tokens=100, output_tokens=100)
-    ledger = Ledger(Limits(usd=10**4), spent=before)
-    budget = BudgetMiddleware(ledger=ledger, prices=PRICES)
+    before = m.Spent(usd=1, input_tokens=100, output_tokens=100)
+    ledger = m.Ledger(m.Limits(usd=10**4), spent=before)
+    budget = m.BudgetMiddleware(ledger=ledger, prices=PRICES)
     agent = create_agent(ScriptedChatModel([answer]), middleware=[budget])
     callbacks = [ledger.handler(PRICES)] if watched else []
     agent.invoke({"messages": [HumanMessage("Go on")]}, {"callbacks": callbacks})
@@ -194,7 +189,7 @@ AGENTS = 8
 
 def test_agents_in_threads_exceed_a_limit_by_at_most_a_call_each() -> None:
     """All ask before one is answered, and there is room for the least cost of three calls."""
-    ledger = Ledger(Limits(usd=0.3))
+    ledger = m.Ledger(m.Limits(usd=0.3))
     everyone_has_come = Barrier(AGENTS)
     asked: list[str] = []
 
@@ -204,7 +199,7 @@ def test_agents_in_threads_exceed_a_limit_by_at_most_a_call_each() -> None:
         return response("done", read=90, written=30)
 
     def spend(_: int) -> None:
-        budget = BudgetMiddleware(
+        budget = m.BudgetMiddleware(
             ledger=ledger, prices=PRICES, token_counter=lambda _: 90, exit_behavior="end"
         )
         model = ScriptedChatModel([answer])
@@ -216,16 +211,16 @@ def test_agents_in_threads_exceed_a_limit_by_at_most_a_call_each() -> None:
         list(pool.map(spend, range(AGENTS)))
     assert len(asked) == 3
     assert ledger.spent.usd == pytest.approx(0.36)  # three calls of 0.12, reserved as 0.091
-    assert ledger.reserved == Spent()
+    assert ledger.reserved == m.Spent()
 
 
 def test_a_handler_records_every_call_once(call: Any) -> None:
     """The summary is seen by the handler alone, the agent's own call by both."""
-    ledger = Ledger(Limits(usd=10))
+    ledger = m.Ledger(m.Limits(usd=10))
     summary = ScriptedChatModel([response("They met.", read=200, written=20)])
     stack: list[Any] = [
         SummarizationMiddleware(summary, trigger=("messages", 3), keep=("messages", 1)),
-        BudgetMiddleware(ledger=ledger, prices=PRICES),
+        m.BudgetMiddleware(ledger=ledger, prices=PRICES),
     ]
     agent = create_agent(ScriptedChatModel([response("done")]), middleware=stack)
     history = [HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("Go on")]
@@ -235,22 +230,22 @@ def test_a_handler_records_every_call_once(call: Any) -> None:
 
 
 def test_a_handler_stops_a_call_whose_price_is_unknown(call: Any) -> None:
-    ledger = Ledger(Limits(usd=10))
+    ledger = m.Ledger(m.Limits(usd=10))
     model = ScriptedChatModel(["never"])
     go = {"messages": [HumanMessage("Go")]}
-    with pytest.raises(UnknownPriceError, match="ScriptedChatModel"):
+    with pytest.raises(m.UnknownPriceError, match="ScriptedChatModel"):
         call(create_agent(model), go, {"callbacks": [ledger.handler()]})
     assert not model.requests
 
 
 def test_a_handler_without_a_limit_in_dollars_needs_no_prices_and_records_no_failures() -> None:
-    ledger = Ledger(Limits(total_tokens=1000))
+    ledger = m.Ledger(m.Limits(total_tokens=1000))
     handler = ledger.handler()
     model = ScriptedChatModel([OSError("down"), response("done")])
     with pytest.raises(OSError, match="down"):
         model.invoke("Hi", {"callbacks": [handler]})
     model.invoke("Hi", {"callbacks": [handler]})
-    assert ledger.spent == Spent(input_tokens=90, output_tokens=10)
+    assert ledger.spent == m.Spent(input_tokens=90, output_tokens=10)
 
 
 STEP = st.tuples(st.integers(0, 3), st.integers(1, 60), st.sampled_from([False, False, True]))
@@ -298,16 +293,16 @@ def test_a_shared_budget_is_exceeded_by_at_most_a_call_of_each_agent(
     limits: Any, scripts: list[Any], exit_behavior: Any
 ) -> None:
     """Runs end, with a valid history; nothing stays reserved; turns and tool calls are exact."""
-    ledger, costs = Ledger(Limits(**limits)), Costs()
+    ledger, costs = m.Ledger(m.Limits(**limits)), Costs()
 
     async def run(script: list[Any]) -> None:
         steps = [costs.step(*step) for step in script]
         model = ScriptedChatModel([*steps, costs.step(0, 5, False)])
-        budget = BudgetMiddleware(ledger=ledger, prices=PRICES, exit_behavior=exit_behavior)
+        budget = m.BudgetMiddleware(ledger=ledger, prices=PRICES, exit_behavior=exit_behavior)
         agent = create_agent(model, [look], middleware=[budget])
         try:
             result = await agent.ainvoke({"messages": [HumanMessage("Go on")]})
-        except (Fails, BudgetExceededError):
+        except (Fails, m.BudgetExceededError):
             return
         assert_valid_history(result["messages"])
         assert result["messages"][-1].type == "ai"
@@ -317,7 +312,7 @@ def test_a_shared_budget_is_exceeded_by_at_most_a_call_of_each_agent(
 
     asyncio.run(all_at_once())
     spent, over = ledger.spent, costs.dearest * len(scripts)
-    assert ledger.reserved == Spent()
+    assert ledger.reserved == m.Spent()
     assert spent.turns <= limits.get("turns", 10**6)
     assert spent.tool_calls <= limits.get("tool_calls", 10**6)
     assert spent.total_tokens <= limits.get("total_tokens", 10**6) + over
@@ -350,8 +345,8 @@ class Office:
         self, children: list[Child], limit: int | None, exit_behavior: Any, *, shared: bool
     ) -> None:
         self.answers, self._lock = 0, Lock()
-        self.ledger = Ledger(Limits(turns=limit))
-        budget = BudgetMiddleware(ledger=self.ledger, exit_behavior=exit_behavior, warn_at=None)
+        self.ledger = m.Ledger(m.Limits(turns=limit))
+        budget = m.BudgetMiddleware(ledger=self.ledger, exit_behavior=exit_behavior, warn_at=None)
         clerk = create_agent(
             ScriptedChatModel([self._answer] * 100_000), [look], middleware=[budget], name="clerk"
         )
@@ -361,12 +356,11 @@ class Office:
         ]
         stack: list[Any] = [BackgroundMiddleware(max_running=len(children))]
         if shared:
-            stack.append(BudgetMiddleware(ledger=self.ledger, exit_behavior="end", warn_at=None))
-        self.agent: Any = create_agent(
-            ScriptedChatModel([calls, *["I wait."] * 1000]),
-            [background(agent_tool(clerk, description="Does work."), timeout=100)],
-            middleware=stack,
-            checkpointer=InMemorySaver(),
+            stack.append(m.BudgetMiddleware(ledger=self.ledger, exit_behavior="end", warn_at=None))
+        self.agent: Any = kept_agent(
+            [calls, *["I wait."] * 1000],
+            *stack,
+            tools=[background(agent_tool(clerk, description="Does work."), timeout=100)],
         )
 
     def _answer(self, messages: Any) -> Any:
@@ -403,7 +397,7 @@ def check(children: list[Child], limit: int | None, exit_behavior: str, mode: st
     assert endings.keys() == {*range(len(children))}
     assert limit is None or office.answers <= limit
     assert office.ledger.spent.turns == office.answers
-    assert office.ledger.reserved == Spent()
+    assert office.ledger.reserved == m.Spent()
     if limit is None or limit >= sum(turns + 1 for turns, _ in children):
         expected = {
             number: ("failed", f"OSError: {number} is down")

@@ -13,19 +13,11 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import Flow, ModelRequest, TurnError, create_agent, wrap_model_call
-from agent_factory.middleware import (
-    ModelChoice,
-    ModelRetryMiddleware,
-    ModelRouterMiddleware,
-    PIIMiddleware,
-    RoutingError,
-    SummarizationMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, Gpt, add, last_text, scripted
+from samples import THREAD, Answer, Gpt, add, last_text, scripted
 from tables import each
 
-ONE: Any = {"configurable": {"thread_id": "1"}}
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
 
 
@@ -35,12 +27,12 @@ def ask(text: str = "Go on") -> Any:
 
 def router(
     classifier: Any, quick: Any = None, deep: Any = None, **settings: Any
-) -> ModelRouterMiddleware:
+) -> m.ModelRouterMiddleware:
     choices = {
-        "quick": ModelChoice(quick or scripted(), "small talk"),
-        "deep": ModelChoice(deep or scripted(), "mathematics"),
+        "quick": m.ModelChoice(quick or scripted(), "small talk"),
+        "deep": m.ModelChoice(deep or scripted(), "mathematics"),
     }
-    return ModelRouterMiddleware(choices=choices, classifier=classifier, **settings)
+    return m.ModelRouterMiddleware(choices=choices, classifier=classifier, **settings)
 
 
 def reply(call: Any, *stack: Any, given: Any = None, own: Any = None, tools: Any = ()) -> str:
@@ -80,11 +72,14 @@ def test_without_a_named_choice_the_agents_own_model_or_the_default_answers(
 
 
 def test_a_choice_whose_name_contains_another_can_be_named_and_needs_no_criteria(call: Any) -> None:
-    choices = {"deep": ModelChoice(scripted(), "a"), "deep-math": ModelChoice(scripted("42."), "b")}
+    choices = {
+        "deep": m.ModelChoice(scripted(), "a"),
+        "deep-math": m.ModelChoice(scripted("42."), "b"),
+    }
     classifier = scripted("Use deep-math")
-    assert reply(call, ModelRouterMiddleware(choices=choices, classifier=classifier)) == "42."
-    only = {"a": ModelChoice(scripted("Hi."))}
-    assert reply(call, ModelRouterMiddleware(choices=only, classifier=lambda r: "a")) == "Hi."
+    assert reply(call, m.ModelRouterMiddleware(choices=choices, classifier=classifier)) == "42."
+    only = {"a": m.ModelChoice(scripted("Hi."))}
+    assert reply(call, m.ModelRouterMiddleware(choices=only, classifier=lambda r: "a")) == "Hi."
 
 
 # Once for a turn of the user's
@@ -101,17 +96,17 @@ def test_a_loop_of_tools_stays_with_one_model(call: Any) -> None:
 
 
 def test_a_choice_outlives_the_process_and_is_made_again_if_it_no_longer_exists(call: Any) -> None:
-    math = {"math": ModelChoice(scripted("Three."), "mathematics")}
+    math = {"math": m.ModelChoice(scripted("Three."), "mathematics")}
     for later, text in (
         (router(scripted(), deep=scripted("Done.")), "Done."),
-        (ModelRouterMiddleware(choices=math, classifier=scripted("math")), "Three."),
+        (m.ModelRouterMiddleware(choices=math, classifier=scripted("math")), "Three."),
     ):
         kept: Any = {"tools": [add], "checkpointer": InMemorySaver()}
         first = router(scripted("deep"), deep=scripted(ADD))
         before = create_agent(scripted(), middleware=[first], interrupt_before=["tools"], **kept)
-        call(before, ask(), ONE)
+        call(before, ask(), THREAD)
         after = create_agent(scripted(), middleware=[later], **kept)
-        assert last_text(call(after, None, ONE)) == text
+        assert last_text(call(after, None, THREAD)) == text
 
 
 def test_the_choice_is_private_state(call: Any) -> None:
@@ -138,7 +133,7 @@ def test_a_message_written_by_middleware_does_not_begin_a_turn(call: Any) -> Non
 
 def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Any) -> None:
     writer = scripted("They add.", "They add.")
-    summaries = SummarizationMiddleware(
+    summaries = m.SummarizationMiddleware(
         writer, trigger=("messages", 3), keep=("messages", 1), keep_thread=False
     )
     stack: list[Any] = [router(scripted("deep"), deep=scripted(ADD, ADD, "Three.")), summaries]
@@ -152,8 +147,8 @@ def test_a_call_that_failed_is_routed_again(call: Any) -> None:
     stack = [router(classifier, quick=scripted("Hi."), deep=scripted(ConnectionError("down")))]
     agent = create_agent(scripted(), middleware=stack, checkpointer=InMemorySaver())
     with pytest.raises(ConnectionError, match="down"):
-        call(agent, ask(), ONE)
-    assert last_text(call(agent, None, ONE)) == "Hi."
+        call(agent, ask(), THREAD)
+    assert last_text(call(agent, None, THREAD)) == "Hi."
 
 
 # Classifiers
@@ -193,7 +188,7 @@ def test_an_async_function_may_choose_in_async_runs_alone(classifier: Any) -> No
 @each("wrong", ["Deep", "", None, 5, scripted()])
 def test_a_function_that_names_no_choice_raises(call: Any, wrong: Any) -> None:
     agent = create_agent(scripted(), middleware=[router(lambda request: wrong)])
-    with pytest.raises(RoutingError, match="Return one of 'quick', 'deep'") as caught:
+    with pytest.raises(m.RoutingError, match="Return one of 'quick', 'deep'") as caught:
         call(agent, ask())
     error = caught.value
     assert isinstance(error, TurnError)
@@ -254,8 +249,8 @@ def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Any) -> 
     quick, deep = Claude(steps=["Hi."]), scripted("42.")
     stack: list[Any] = [cached, router(scripted("deep", "quick"), quick, (deep, {"seed": 1}))]
     agent = create_agent(Claude(steps=[]), middleware=stack, checkpointer=InMemorySaver())
-    call(agent, ask(), ONE)
-    call(agent, ask(), ONE)
+    call(agent, ask(), THREAD)
+    call(agent, ask(), THREAD)
     assert deep.requests[0].kwargs == {"seed": 1}
     assert quick.requests[0].kwargs == {"cache_control": {}}
 
@@ -265,8 +260,8 @@ def test_thoughts_of_the_chosen_model_are_not_sent_to_the_agents_own(call: Any) 
     mine = scripted("Gladly.")
     stack = [router(scripted("deep", "neither"), deep=scripted(thought))]
     agent = create_agent(mine, middleware=stack, checkpointer=InMemorySaver())
-    call(agent, ask(), ONE)
-    call(agent, ask("Thanks"), ONE)
+    call(agent, ask(), THREAD)
+    call(agent, ask("Thanks"), THREAD)
     assert mine.requests[0].messages[1].content == "It is 42."
 
 
@@ -284,7 +279,7 @@ def test_inside_the_router_a_retry_asks_the_classifier_once(
 ) -> None:
     classifier = scripted(*["deep"] * asked)
     route = router(classifier, deep=scripted(ConnectionError(), "42."))
-    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0)
+    retry = m.ModelRetryMiddleware(max_retries=1, initial_delay=0)
     assert reply(call, *([route, retry] if inside else [retry, route])) == "42."
     classifier.assert_done()
 
@@ -298,13 +293,13 @@ def test_a_decision_model_may_decide_and_its_answer_is_kept(call: Any) -> None:
     stack = [router(classifier, deep=scripted(ADD, "3."))]
     options: Any = {"checkpointer": InMemorySaver(), "decisions": decisions.append}
     agent = create_agent(scripted(), [add], middleware=stack, **options)
-    assert last_text(call(agent, ask("1 + 2?"), ONE)) == "3."
+    assert last_text(call(agent, ask("1 + 2?"), THREAD)) == "3."
     ((state, questions),) = classifier.requests
     assert state.text == "1 + 2?"
     (question,) = questions.values()
     assert question.criteria == {"quick": "small talk", "deep": "mathematics"}
     assert question.instructions == "Which of these models is to answer the message?"
-    route = agent.get_state(ONE).values["model_routes"]["ModelRouterMiddleware"]
+    route = agent.get_state(THREAD).values["model_routes"]["ModelRouterMiddleware"]
     assert (route["choice"], route["answer"]["confidence"]) == ("deep", 0.8)
     assert route["answer"]["probabilities"] == {"deep": 0.9}
     reasons = [d.reason for d in decisions if d.middleware == "ModelRouterMiddleware"]
@@ -314,7 +309,7 @@ def test_a_decision_model_may_decide_and_its_answer_is_kept(call: Any) -> None:
 def test_a_decision_model_reads_the_message_as_layers_further_out_have_made_it(call: Any) -> None:
     classifier = ScriptedDecisionModel(answers=["deep"])
     route = router(classifier, deep=scripted("Hello."))
-    reply(call, PIIMiddleware("email"), route, given=ask("I am ada@example.org"))
+    reply(call, m.PIIMiddleware("email"), route, given=ask("I am ada@example.org"))
     assert "ada@" not in classifier.requests[0][0].text
 
 
@@ -328,7 +323,7 @@ def test_without_a_message_of_the_user_a_decision_model_reads_the_conversation(c
 @each("answer", ["other", {}])
 def test_an_answer_of_a_decision_model_must_name_a_choice(call: Any, answer: Any) -> None:
     agent = create_agent(scripted(), middleware=[router(ScriptedDecisionModel(answers=[answer]))])
-    with pytest.raises(RoutingError) as caught:
+    with pytest.raises(m.RoutingError) as caught:
         call(agent, ask())
     assert caught.value.choice == (answer or None)
     assert caught.value.choices == ("quick", "deep")
@@ -336,9 +331,9 @@ def test_an_answer_of_a_decision_model_must_name_a_choice(call: Any, answer: Any
 
 def test_a_decision_model_needs_no_criteria_and_takes_any_json(call: Any) -> None:
     classifier = ScriptedDecisionModel(answers=["b"])
-    choices = {"a": ModelChoice(scripted(), {"only": ["x"]}), "b": ModelChoice(scripted("B."))}
+    choices = {"a": m.ModelChoice(scripted(), {"only": ["x"]}), "b": m.ModelChoice(scripted("B."))}
     asks: Any = {"classifier": classifier, "instructions": ["Which?", {"of": 2}]}
-    assert reply(call, ModelRouterMiddleware(choices=choices, **asks)) == "B."
+    assert reply(call, m.ModelRouterMiddleware(choices=choices, **asks)) == "B."
     (question,) = classifier.requests[0][1].values()
     assert question.criteria == {"a": {"only": ["x"]}, "b": ""}
     assert question.instructions == ["Which?", {"of": 2}]
@@ -346,7 +341,7 @@ def test_a_decision_model_needs_no_criteria_and_takes_any_json(call: Any) -> Non
 
 def test_a_chat_model_reads_criteria_of_any_form_as_text(call: Any) -> None:
     classifier = scripted("a")
-    choices = {"a": ModelChoice(scripted("A."), {"only": ["x"]})}
-    stack = [ModelRouterMiddleware(choices=choices, classifier=classifier)]
+    choices = {"a": m.ModelChoice(scripted("A."), {"only": ["x"]})}
+    stack = [m.ModelRouterMiddleware(choices=choices, classifier=classifier)]
     assert last_text(call(create_agent(scripted(), middleware=stack), ask())) == "A."
     assert '- a: {"only": ["x"]}' in classifier.requests[0].messages[0].text

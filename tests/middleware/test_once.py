@@ -26,15 +26,11 @@ from agent_factory import (
 )
 from agent_factory import middleware as m
 from agent_factory.review import pending
-from agent_factory.testing import ScriptedChatModel, check_middleware
+from agent_factory.testing import ScriptedChatModel
+from samples import THREAD, Killed
 from tables import each
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 GO: Any = {"messages": [("user", "Go")]}
-
-
-class Killed(BaseException):
-    """Simulates the death of a process."""
 
 
 class Bank:
@@ -602,14 +598,6 @@ def test_a_subagent_does_not_inherit_a_key(call: Any) -> None:
 
 
 # Arguments, laws
-
-
-def test_it_keeps_the_laws_of_middleware() -> None:
-    check_middleware(
-        lambda: m.OnceMiddleware({}, default="ask", store=m.InMemoryEffects(), undo={"add": print}),
-        config={"configurable": {"thread_id": "1"}},
-        max_examples=5,
-    )
 
 
 def test_async_stores_do_not_block_the_loop() -> None:

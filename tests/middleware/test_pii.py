@@ -21,6 +21,7 @@ from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
+from stack_agents import kept_agent
 
 from agent_factory import (
     AgentMiddleware,
@@ -98,9 +99,7 @@ def test_a_message_that_replaces_an_earlier_one_is_checked(call: Any) -> None:
 def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Any) -> None:
     looked: list[str] = []
     guard = PIIMiddleware("mine", detector=lambda text: looked.append(text) or [])  # type: ignore[func-returns-value]
-    agent = create_agent(
-        ScriptedChatModel(["a", "b"]), middleware=[guard], checkpointer=InMemorySaver()
-    )
+    agent = kept_agent(["a", "b"], guard)
     call(agent, {"messages": [HumanMessage("one", id="1"), HumanMessage("two", id="2")]}, ONE)
     looked.clear()
     call(agent, {"messages": [RemoveMessage(id="2"), HumanMessage("three")]}, ONE)
@@ -465,8 +464,7 @@ def test_a_structured_answer_that_cannot_be_read_is_redacted_and_a_call_is_block
     assert CUT.strip().replace("ada@x.org", MARK) in messages[2].text
     assert "ada@" not in repr(messages)
     guard = PIIMiddleware("email", strategy="block", **options)
-    model = ScriptedChatModel([invalid_answer(), "ok"])
-    agent = create_agent(model, [send], middleware=[guard], checkpointer=InMemorySaver())
+    agent = kept_agent([invalid_answer(), "ok"], guard, tools=[send])
     with pytest.raises(PIIDetectionError):
         call(agent, hello("hi"), ONE)
     assert "ada@" not in str(agent.get_state(ONE))

@@ -14,17 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_factory import TurnError
-from agent_factory.middleware import (
-    PIIDetectionError,
-    RedactionRule,
-    detect_credit_card,
-    detect_email,
-    detect_ip,
-    detect_mac_address,
-    detect_name,
-    detect_phone,
-    detect_url,
-)
+from agent_factory import middleware as m
 from tables import each
 
 BUILT_IN = ("email", "credit_card", "ip", "mac_address", "url", "phone")
@@ -37,7 +27,7 @@ def values(detect: Callable[[str], Any], text: str) -> list[str]:
 
 
 TEXTS: dict[Any, list[tuple[str, list[str]]]] = {
-    detect_email: [
+    m.detect_email: [
         ("'bob@x.com', <amy@y.co.uk>.", ["bob@x.com", "amy@y.co.uk"]),
         ("mailto:bob+tag@x.com?subject=hi", ["bob+tag@x.com"]),
         ("o'neil@x.ie", ["o'neil@x.ie"]),
@@ -54,7 +44,7 @@ TEXTS: dict[Any, list[tuple[str, list[str]]]] = {
         ("写信给a@x.org\u3002谢谢\u3002请@小明\u3002谢谢", ["写信给a@x.org"]),
         ("@scope/pkg a@b b***@****.com [REDACTED_EMAIL]", []),
     ],
-    detect_credit_card: [
+    m.detect_credit_card: [
         ("4242 4242 4242 4242", ["4242 4242 4242 4242"]),
         ("(4242-4242-4242-4242).", ["4242-4242-4242-4242"]),
         ("card:378282246310005, 3782 822463 10005", ["378282246310005", "3782 822463 10005"]),
@@ -73,7 +63,7 @@ TEXTS: dict[Any, list[tuple[str, list[str]]]] = {
         ("1111\t4242 4242 4242 4242\t1111", ["4242 4242 4242 4242"]),
         ("a4242424242424242 4242424242424242x 0000 0000 0000 0000", []),
     ],
-    detect_ip: [
+    m.detect_ip: [
         ("192.168.0.1:80, 10.0.0.1/8.", ["192.168.0.1", "10.0.0.1"]),
         ("[2001:db8::1]:80 ::ffff:1.2.3.4", ["2001:db8::1", "::ffff:1.2.3.4"]),
         ("fe80::1%eth0", ["fe80::1%eth0"]),
@@ -86,13 +76,13 @@ TEXTS: dict[Any, list[tuple[str, list[str]]]] = {
         ("fe80::\uff11\uff21, \uff12\uff15\uff16.1.1.1", ["fe80::\uff11\uff21"]),
         ("v1.2.3.4 1.2.3.4.5 256.1.1.1 01.2.3.4 10:20:30 std::vector a::b ::", []),
     ],
-    detect_mac_address: [
+    m.detect_mac_address: [
         ("00:1a:2b:3c:4d:5e, 00-1A-2B-3C-4D-5E", ["00:1a:2b:3c:4d:5e", "00-1A-2B-3C-4D-5E"]),
         ("001a.2b3c.4d5e", ["001a.2b3c.4d5e"]),
         ("00:11:22:33:44:55:66:77", ["00:11:22:33:44:55:66:77"]),
         ("00:1a-2b:3c:4d:5e 00:1a:2b:3c:4d", []),
     ],
-    detect_url: [
+    m.detect_url: [
         ("(see https://a.org/x_(y)), www.b.de!", ["https://a.org/x_(y)", "www.b.de"]),
         ("[x](http://a.b/c?d=e) <ftp://u:p@h/y>", ["http://a.b/c?d=e", "ftp://u:p@h/y"]),
         ("postgres://u:p@db:5432/x", ["postgres://u:p@db:5432/x"]),
@@ -110,7 +100,7 @@ TEXTS: dict[Any, list[tuple[str, list[str]]]] = {
         ("\uff48ttp\uff1a\uff0f\uff0fa.b/c", ["\uff48ttp\uff1a\uff0f\uff0fa.b/c"]),
         ("见https://a.org/b\u3002谢谢", ["https://a.org/b"]),
     ],
-    detect_phone: [
+    m.detect_phone: [
         ("+44 (0)20 7031 3000 or 650-253-0000.", ["+44 (0)20 7031 3000", "650-253-0000"]),
         ("(650) 253-0000 ext. 12", ["(650) 253-0000 ext. 12"]),
         ("On 3/10/2011, 650-253-0000", ["650-253-0000"]),
@@ -127,12 +117,12 @@ def test_a_detector_finds_its_values_and_nothing_else(detect: Any) -> None:
 
 
 def test_telephone_numbers_of_another_country() -> None:
-    german, world = (partial(detect_phone, region=region) for region in ("DE", None))
+    german, world = (partial(m.detect_phone, region=region) for region in ("DE", None))
     assert values(german, "030 901820") == ["030 901820"]
-    assert values(detect_phone, "030 901820") == []
+    assert values(m.detect_phone, "030 901820") == []
     assert values(world, "650-253-0000, +16502530000") == ["+16502530000"]
     with pytest.raises(ValueError, match="such as 'US' or 'DE', got 'Germany'"):
-        detect_phone("650-253-0000", region="Germany")
+        m.detect_phone("650-253-0000", region="Germany")
 
 
 @pytest.fixture(scope="module")
@@ -159,12 +149,12 @@ def test_names_are_found_by_presidio_without_the_network(
         raise AssertionError("the network was used")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    rule = RedactionRule("name", "mask", partial(detect_name, analyzer=analyzer))
+    rule = m.RedactionRule("name", "mask", partial(m.detect_name, analyzer=analyzer))
     assert rule.apply("Ada Lovelace met \ud800 Grace.") == "A*** L*** met \ud800 G***."
     long = "x " * 60_000 + "Grace"
-    assert values(partial(detect_name, analyzer=analyzer), long) == ["Grace"]
+    assert values(partial(m.detect_name, analyzer=analyzer), long) == ["Grace"]
     with pytest.raises(ImportError, match="python -m spacy download en_core_web_lg"):
-        detect_name("Ada")
+        m.detect_name("Ada")
 
 
 def test_each_type_has_a_mark_a_mask_and_a_hash() -> None:
@@ -176,7 +166,7 @@ def test_each_type_has_a_mark_a_mask_and_a_hash() -> None:
         "url": "https://a.org/b",
         "phone": "+1 650 253 0000",
     }
-    masked = {kind: RedactionRule(kind, "mask").apply(value) for kind, value in text.items()}
+    masked = {kind: m.RedactionRule(kind, "mask").apply(value) for kind, value in text.items()}
     assert masked == {
         "email": "a***@****.com",
         "credit_card": "****-****-****-4242",
@@ -185,62 +175,62 @@ def test_each_type_has_a_mark_a_mask_and_a_hash() -> None:
         "url": "[MASKED_URL]",
         "phone": "+* *** *** 0000",
     }
-    assert RedactionRule("ip", "mask").apply("at fe80::1") == "at *:*:1"
+    assert m.RedactionRule("ip", "mask").apply("at fe80::1") == "at *:*:1"
     for kind, value in text.items():
-        assert RedactionRule(kind).apply(f"({value})") == f"([REDACTED_{kind.upper()}])"
-        token = RedactionRule(kind, "hash").apply(value)
+        assert m.RedactionRule(kind).apply(f"({value})") == f"([REDACTED_{kind.upper()}])"
+        token = m.RedactionRule(kind, "hash").apply(value)
         assert re.fullmatch(rf"<{kind}_hash:[0-9a-f]{{8}}>", token)
 
 
 def test_the_same_value_has_the_same_keyed_hash() -> None:
     text = "ada@example.com \ud800ada@example.com eve@example.com"
-    first, odd, third = RedactionRule("email", "hash").apply(text).split()
-    assert first == RedactionRule("email", "hash").apply(text).split()[0]
+    first, odd, third = m.RedactionRule("email", "hash").apply(text).split()
+    assert first == m.RedactionRule("email", "hash").apply(text).split()[0]
     assert len({first, odd, third}) == 3
-    keyed = RedactionRule("email", "hash", hash_key="secret").apply(text)
-    assert keyed == RedactionRule("email", "hash", hash_key=b"secret").apply(text)
+    keyed = m.RedactionRule("email", "hash", hash_key="secret").apply(text)
+    assert keyed == m.RedactionRule("email", "hash", hash_key=b"secret").apply(text)
     # hmac.new(b"secret", b"ada@example.com", "sha256"), and never the bare sha256.
     assert keyed.split()[0] == "<email_hash:d1da3149>"
     assert first != keyed.split()[0]
-    assert "secret" not in repr(RedactionRule("email", "hash", hash_key="secret"))
+    assert "secret" not in repr(m.RedactionRule("email", "hash", hash_key="secret"))
 
 
 def test_block_raises_without_showing_the_data_and_a_resolved_rule_returns_the_matches() -> None:
     """The latter as code that is written for LangChain's rules expects."""
     match = {"type": "email", "value": "ada@x.org", "start": 4, "end": 13}
-    block = RedactionRule("email", "block")
+    block = m.RedactionRule("email", "block")
     for rule in (block, block.resolve()):
-        with pytest.raises(PIIDetectionError) as raised:
+        with pytest.raises(m.PIIDetectionError) as raised:
             rule.apply("ask ada@x.org")
     error = raised.value
     assert (error.code, error.pii_type, error.matches) == ("AF344", "email", [match])
     assert "ada" not in f"{error} {error!r}"
     assert block.apply("ask me") == "ask me"
-    resolved = RedactionRule(pii_type="email", strategy="mask", detector=None).resolve()
+    resolved = m.RedactionRule(pii_type="email", strategy="mask", detector=None).resolve()
     assert resolved.apply("ask ada@x.org") == ("ask a***@****.org", [match])
     assert resolved.apply("ask me") == ("ask me", [])
     assert resolved.detector("ask ada@x.org") == [match]
     assert (resolved.pii_type, resolved.strategy) == ("email", "mask")
-    assert resolved == RedactionRule("email", "mask").resolve()
+    assert resolved == m.RedactionRule("email", "mask").resolve()
 
 
 def test_a_regular_expression_or_a_function_is_a_detector() -> None:
-    assert RedactionRule("key", "mask", r"\bsk-\w+").apply("sk-abcd1234") == "****1234"
+    assert m.RedactionRule("key", "mask", r"\bsk-\w+").apply("sk-abcd1234") == "****1234"
     compiled = re.compile(r"SK-\w+", re.IGNORECASE)
-    assert RedactionRule("api key", detector=compiled).apply("sk-1") == "[REDACTED_API_KEY]"
+    assert m.RedactionRule("api key", detector=compiled).apply("sk-1") == "[REDACTED_API_KEY]"
 
     def find(text: str) -> list[dict[str, int]]:
         return [{"start": 2, "end": 9999}, {"start": -1, "end": 3}]
 
-    assert RedactionRule("all", detector=find).apply("abcd") == "[REDACTED_ALL]"
+    assert m.RedactionRule("all", detector=find).apply("abcd") == "[REDACTED_ALL]"
 
 
 @each("answer", [None, [1], [{"start": 0}], [{"start": "x", "end": 1}], "ab"])
 def test_a_function_that_returns_no_matches_is_an_error(answer: Any) -> None:
-    rule = RedactionRule("mine", detector=lambda _: answer)
+    rule = m.RedactionRule("mine", detector=lambda _: answer)
     with pytest.raises(TurnError, match="the detector of mine: did not return matches"):
         rule.apply("text")
-    broken = RedactionRule("mine", detector=lambda text: {"a": 1}["b"])  # type: ignore[arg-type,return-value]
+    broken = m.RedactionRule("mine", detector=lambda text: {"a": 1}["b"])  # type: ignore[arg-type,return-value]
     with pytest.raises(KeyError, match="b"):
         broken.apply("text")
 
@@ -249,16 +239,16 @@ def test_only_what_needs_an_extra_asks_for_it(monkeypatch: pytest.MonkeyPatch) -
     for package in ("stdnum", "phonenumbers", "presidio_analyzer", "regex"):
         monkeypatch.setitem(sys.modules, package, None)
     for kind in set(BUILT_IN) - {"phone"}:
-        RedactionRule(kind)
-    RedactionRule("mine", detector=lambda text: [])
-    assert RedactionRule("credit_card").apply("4242 4242 4242 4242") == "[REDACTED_CREDIT_CARD]"
+        m.RedactionRule(kind)
+    m.RedactionRule("mine", detector=lambda text: [])
+    assert m.RedactionRule("credit_card").apply("4242 4242 4242 4242") == "[REDACTED_CREDIT_CARD]"
     for arguments, feature, package in (
         (("phone",), "The detector of 'phone'", "phonenumbers"),
         (("name",), "The detector of 'name'", "presidio_analyzer"),
         (("key", "redact", r"sk-\w+"), "A regular expression as a detector", "regex"),
     ):
         with pytest.raises(ImportError, match=f"^{feature} needs the extra `pii`") as error:
-            RedactionRule(*arguments)
+            m.RedactionRule(*arguments)
         assert error.value.name == package
 
 
@@ -267,7 +257,7 @@ def test_a_regular_expression_that_backtracks_forever_is_stopped(
 ) -> None:
     limit = 0.05  # waits: an expression that never ends reaches its limit
     monkeypatch.setattr("agent_factory.middleware._shared.redaction.TIME_LIMIT", limit)
-    rule = RedactionRule("bad", detector=r"(?:a|aa|a?)+(?:b|c)$")
+    rule = m.RedactionRule("bad", detector=r"(?:a|aa|a?)+(?:b|c)$")
     with pytest.raises(TurnError, match=r"took more than 0\.05 s for a text of 60 characters"):
         rule.apply("a" * 60)
 
@@ -287,7 +277,7 @@ def test_a_value_is_found_after_any_amount_of_hostile_text(kind: str) -> None:
     value = VALUES[kind]
     for piece in HOSTILE:
         size = 3_000 if kind == "phone" and piece[0] in "1234+" else 60_000
-        (*_, match) = RedactionRule(kind).find(f"{(piece * size)[:size]}\n\n{value}")
+        (*_, match) = m.RedactionRule(kind).find(f"{(piece * size)[:size]}\n\n{value}")
         assert match["value"] == value, piece
 
 
@@ -319,12 +309,12 @@ def test_a_value_is_found_in_any_width_at_its_place(
         wide = char.translate(FULL_WIDTH) if width else char
         written += "\u3002" if char == "." and stops else wide
     text = f"\u4f60\u597d\uff1a {written}\u3002 \u8c22\u8c22"
-    (found,) = RedactionRule(kind).find(text)
+    (found,) = m.RedactionRule(kind).find(text)
     assert (found["value"], found["start"]) == (written, 4)
-    assert RedactionRule(kind).apply(text) == text.replace(written, f"[REDACTED_{kind.upper()}]")
-    masked = RedactionRule(kind, "mask").apply(text)
+    assert m.RedactionRule(kind).apply(text) == text.replace(written, f"[REDACTED_{kind.upper()}]")
+    masked = m.RedactionRule(kind, "mask").apply(text)
     assert written not in masked
-    assert RedactionRule(kind, "mask").apply(masked) == masked
+    assert m.RedactionRule(kind, "mask").apply(masked) == masked
 
 
 GAPS = st.text(" \t\xa0\u2009\u202f\u3000-\u2010\u2212\uff0d.\uff0e", min_size=1, max_size=1)
@@ -337,13 +327,13 @@ def test_a_card_number_is_found_however_it_is_written(
 ) -> None:
     """One check digit of ten is valid."""
     digits = f"4{digits[1:]}"
-    valid = [f"{digits}{check}" for check in range(10) if detect_credit_card(f"{digits}{check}")]
+    valid = [f"{digits}{check}" for check in range(10) if m.detect_credit_card(f"{digits}{check}")]
     (number,) = valid
     written = ""
     for at, digit in enumerate(number):
         written += gap if at and at % 4 == 0 else ""
         written += digit + (invisible[at] if at + 1 < len(number) and at < len(invisible) else "")
-    assert values(detect_credit_card, f"My card: {written}, ok") == [written]
+    assert values(m.detect_credit_card, f"My card: {written}, ok") == [written]
 
 
 PIECES = (
@@ -358,12 +348,12 @@ TEXT = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 @example("ada@x.org%ada@x.org", "email")  # one begins where another has ended
 @given(TEXT, st.sampled_from(BUILT_IN))
 def test_redaction_is_idempotent_and_leaves_no_match_and_typed_marks(text: str, kind: str) -> None:
-    rule = RedactionRule(kind)
+    rule = m.RedactionRule(kind)
     once = rule.apply(text)
     for match in rule.find(text):
         assert match["value"] not in rule.apply(match["value"])
     assert rule.apply(once) == once
-    rule = RedactionRule("word", detector=r"[A-Z_]{6,}|\d+")
+    rule = m.RedactionRule("word", detector=r"[A-Z_]{6,}|\d+")
     marked = f"[REDACTED_WORD] {text} <word_hash:00000000>"
     once = rule.apply(marked)
     assert once.startswith("[REDACTED_WORD] ")

@@ -20,21 +20,17 @@ from agent_factory import create_agent, wrap_model_call
 from agent_factory.middleware import PIIDetectionError, PIIMiddleware, RedactionRule
 from agent_factory.middleware.pii.messages import TextStream
 from agent_factory.testing import ScriptedChatModel
-from samples import Contact, call_of
+from samples import Contact, OwnModel, call_of
 from tables import each
 
 HELLO: Any = {"messages": [("user", "Hello")]}
 DATA = "ada@example.com"
 
 
-class Chunked(BaseChatModel):
+class Chunked(OwnModel):
     """A model that streams the given chunks."""
 
     chunks: list[Any]
-
-    @property
-    def _llm_type(self) -> str:
-        return "chunked"
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self.bind(tools=[tool.name for tool in tools], **kwargs)

@@ -20,25 +20,19 @@ from langchain_core.tracers.context import collect_runs
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
+from stack_agents import agent_of, kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    DecisionLog,
-    ToolRuntime,
-    agent_tool,
-    before_agent,
-    create_agent,
-)
+from agent_factory import AgentMiddleware, ToolRuntime, agent_tool, before_agent, create_agent
+from agent_factory.decisions import DecisionLog
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware, PIIDetectionError, PIIMiddleware
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
-from samples import Contact
+from samples import THREAD, Contact
 from tables import each
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
-ONE: Any = {"configurable": {"thread_id": "1"}}
 MARK = "[REDACTED_EMAIL]"
 EVERYWHERE: Any = {"apply_to_output": True, "apply_to_tool_results": True}
 HI: Any = {"messages": [("user", "hi")]}
@@ -81,30 +75,29 @@ def test_a_state_from_outside_is_guarded_or_refused(update: Any, asynchronous: b
     agent = create_agent(model, [look], middleware=[guard], checkpointer=saver)
     state = {"messages": update(old_history())}
     if asynchronous:
-        asyncio.run(agent.aupdate_state(ONE, state))
+        asyncio.run(agent.aupdate_state(THREAD, state))
     else:
-        agent.update_state(ONE, state)
+        agent.update_state(THREAD, state)
     assert "ada@" not in str(list(saver.list(None)))
-    assert str(agent.get_state(ONE).values).count(MARK) == 5
-    agent.invoke({"messages": [("user", "go on")]}, ONE)
+    assert str(agent.get_state(THREAD).values).count(MARK) == 5
+    agent.invoke({"messages": [("user", "go on")]}, THREAD)
     assert "ada@" not in str(model.requests)
     stack, saver = [PIIMiddleware("email", strategy="block")], InMemorySaver()
     blocking = create_agent(ScriptedChatModel([]), middleware=stack, checkpointer=saver)
     with pytest.raises(PIIDetectionError):
-        blocking.update_state(ONE, {"messages": [HumanMessage("ada@x.org")]})
-    assert blocking.get_state(ONE).values == {}
+        blocking.update_state(THREAD, {"messages": [HumanMessage("ada@x.org")]})
+    assert blocking.get_state(THREAD).values == {}
 
 
 def test_a_thread_that_was_stored_and_paused_before_it_had_the_guard_is_guarded(call: Any) -> None:
     saver, review = InMemorySaver(), HumanInTheLoopMiddleware({"look": True})
-    asking = ScriptedChatModel([asks("look", who="Eve")])
-    before = create_agent(asking, [look], middleware=[review], checkpointer=saver)
-    call(before, {"messages": old_history()}, ONE)
+    before = agent_of([asks("look", who="Eve")], review, tools=[look], checkpointer=saver)
+    call(before, {"messages": old_history()}, THREAD)
     model = ScriptedChatModel(["ok", "ok"])
     stack: list[Any] = [PIIMiddleware("email", **EVERYWHERE), review]
     agent = create_agent(model, [look], middleware=stack, checkpointer=saver)
-    call(agent, Command(resume={"decisions": [{"type": "approve"}]}), ONE)
-    result = call(agent, {"messages": [("user", "go on")]}, ONE)
+    call(agent, Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
+    result = call(agent, {"messages": [("user", "go on")]}, THREAD)
     assert "ada@" not in str([message.text for message in result["messages"]])
     assert "ada@" not in str([m.text for request in model.requests for m in request.messages])
 
@@ -122,12 +115,11 @@ def test_each_text_is_searched_once(call: Any) -> None:
 
     guard = PIIMiddleware("seven", detector=search, **EVERYWHERE)
     steps: list[Any] = [asks("tell"), "answer 7", asks("tell"), "answer 8"]
-    model = ScriptedChatModel(steps)
-    agent = create_agent(model, [tell], middleware=[guard], checkpointer=InMemorySaver())
-    call(agent, {"messages": [("user", "hello 7")]}, ONE)
+    agent = kept_agent(ScriptedChatModel(steps), guard, tools=[tell])
+    call(agent, {"messages": [("user", "hello 7")]}, THREAD)
     assert sorted(filter(None, texts)) == ["answer 7", "hello 7", "result 7"]
     texts.clear()
-    call(agent, {"messages": [("user", "hello 8")]}, ONE)
+    call(agent, {"messages": [("user", "hello 8")]}, THREAD)
     assert sorted(filter(None, texts)) == ["answer 8", "hello 8", "result 7"]
 
 
@@ -147,7 +139,7 @@ def test_a_blocked_input_is_in_no_event_and_the_run_ends_at_its_first_node(call:
     events: list[Any] = []
 
     async def watch() -> None:
-        async for event in agent.astream_events({"messages": [("user", "ada@x.org")]}, ONE):
+        async for event in agent.astream_events({"messages": [("user", "ada@x.org")]}, THREAD):
             events.append(event)
 
     with pytest.raises(PIIDetectionError) as raised:
@@ -156,7 +148,7 @@ def test_a_blocked_input_is_in_no_event_and_the_run_ends_at_its_first_node(call:
     assert "ada@" not in repr(events)
     assert "ada@" not in repr(list(saver.list(None)))
     assert ran == []
-    assert call(agent, None, ONE)["messages"][-1].text == "fine"
+    assert call(agent, None, THREAD)["messages"][-1].text == "fine"
     assert model.requests[0].messages[0].text == MARK
 
 
@@ -174,7 +166,7 @@ def test_a_layer_around_the_run_reads_and_passes_on_what_is_guarded(call: Any) -
     stack: list[Any] = [Around(), PIIMiddleware("email")]
     log: Any = DecisionLog(states.append, contents=True)
     agent = create_agent(model, middleware=stack, checkpointer=saver, decisions=log)
-    result = call(agent, {"messages": [("user", "ada@x.org")]}, ONE)
+    result = call(agent, {"messages": [("user", "ada@x.org")]}, THREAD)
     assert "@x.org" not in repr([result, states, list(saver.list(None)), model.requests])
     assert result["messages"][-1].text == f"or {MARK}"
 
@@ -269,7 +261,7 @@ def test_an_interrupt_of_a_tool_is_shown_as_it_is(call: Any) -> None:
     model = ScriptedChatModel([asks("ask"), "ok"])
     guard = PIIMiddleware("email", **EVERYWHERE)
     agent = create_agent(model, [ask], middleware=[guard], checkpointer=InMemorySaver())
-    config = {**ONE, "callbacks": [handler]}
+    config = {**THREAD, "callbacks": [handler]}
     assert call(agent, HI, config)["__interrupt__"][0].value == "which?"
     assert call(agent, Command(resume="this"), config)["messages"][-2].text == "this"
     assert [kind for kind, _ in handler.events] == ["start", "error", "start", "end"]
@@ -329,8 +321,7 @@ def service(tmp_path: Any) -> Iterator[Service]:
 
 def test_a_service_stores_and_shows_only_what_is_guarded(service: Service, tmp_path: Any) -> None:
     guard = PIIMiddleware("email", **EVERYWHERE)
-    model = ScriptedChatModel([asks("look", who="Eve"), "so eve@x.org"])
-    service.add("desk", create_agent(model, [look], middleware=[guard]))
+    service.add("desk", agent_of([asks("look", who="Eve"), "so eve@x.org"], guard, tools=[look]))
     run = service.submit("desk", thread="t", message="I am ada@x.org")
     assert [message.text for message in run.messages] == [f"I am {MARK}"]
     assert "ada@" not in repr(service.threads.search())

@@ -239,9 +239,6 @@ def history_of(case: Case) -> dict[str, Any]:
     }
 
 
-# Views
-
-
 class Views:
     """Everything that was shown, by where; and texts that were shown in pieces, joined."""
 

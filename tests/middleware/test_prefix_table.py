@@ -7,9 +7,9 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
-from langgraph.checkpoint.memory import InMemorySaver
+from stack_agents import kept_agent
 
-from agent_factory import before_agent, create_agent, dynamic_prompt
+from agent_factory import before_agent, dynamic_prompt
 from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from samples import search
@@ -122,9 +122,7 @@ def difference(earlier: Any, later: Any) -> str:
 def measured(make: Callable[[], tuple[Any, Any]]) -> str:
     """The first part that differs in a conversation of two turns."""
     chat_model, member = make()
-    agent = create_agent(
-        chat_model, [find, search], middleware=[member], checkpointer=InMemorySaver()
-    )
+    agent = kept_agent(chat_model, member, tools=[find, search])
     for text in ("Where is A1?", "And A2? ada@example.com"):
         agent.invoke({"messages": text}, {"configurable": {"thread_id": "1"}})
     differences = {difference(*pair) for pair in pairwise(chat_model.requests)}

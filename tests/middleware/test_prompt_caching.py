@@ -17,15 +17,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import create_agent, dynamic_prompt, wrap_model_call
 from agent_factory.middleware import PromptCachingMiddleware, TodoListMiddleware
-from agent_factory.testing import assert_stable_prefix, check_middleware
+from agent_factory.testing import assert_stable_prefix
 from busy_agents import find_tool as find
-from samples import cancel
+from samples import THREAD, cancel, look
 from tables import each
 
 Run = Callable[..., Any]
 MARK = {"type": "ephemeral"}
 LONG = "You answer questions about orders. " * 200
-ONE: Any = {"configurable": {"thread_id": "one"}}
 
 
 CALL: Any = [{"name": "find", "args": {"query": "A1"}}]
@@ -44,7 +43,7 @@ def agent_of(model: Any, *stack: Any, **options: Any) -> Any:
 
 def talk(call: Run, agent: Any, *texts: str) -> Any:
     for text in texts or ("Where is A1?",):
-        result = call(agent, {"messages": [text]}, ONE)
+        result = call(agent, {"messages": [text]}, THREAD)
     return result
 
 
@@ -81,7 +80,7 @@ def test_the_tools_the_prompt_and_the_newest_messages_are_marked_in_the_request_
     system, message = model.requests[0].messages
     assert system.content == [{"type": "text", "text": LONG, "cache_control": MARK}]
     assert message.content == [{"type": "text", "text": "Where is A1?", "cache_control": MARK}]
-    state = agent.get_state(ONE).values["messages"]
+    state = agent.get_state(THREAD).values["messages"]
     assert [m.content for m in state[:4]] == ["Where is A1?", "", "found A1", "There."]
     assert (find.extras, cancel.extras) == (None, None)
     assert len(model.bound) == 1
@@ -168,7 +167,7 @@ def test_messages_without_text_are_passed_over_and_a_bound_subclass_is_known(cal
     image = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
     model = made(kind=Mine)
     agent = agent_of(model.bind(temperature=0))
-    call(agent, {"messages": [HumanMessage("Look."), HumanMessage([image])]}, ONE)
+    call(agent, {"messages": [HumanMessage("Look."), HumanMessage([image])]}, THREAD)
     assert marked(model) == ["system", 0]
 
 
@@ -182,15 +181,11 @@ def test_requests_to_other_models_pass_as_they_are(call: Run, kind: Any) -> None
 
     outer, inner = (wrap_model_call(name=name)(look) for name in ("outer", "inner"))
     stack: list[Any] = [outer, PromptCachingMiddleware(min_tokens=0), inner]
-    call(create_agent(made(kind=kind), [find], middleware=stack), {"messages": ["Hi"]}, ONE)
+    call(create_agent(made(kind=kind), [find], middleware=stack), {"messages": ["Hi"]}, THREAD)
     assert seen[0] is seen[1]
 
 
 def test_a_plain_function_that_a_layer_offers_is_not_marked(call: Run) -> None:
-    def look() -> str:
-        """Look around."""
-        return "a tree"
-
     @wrap_model_call
     def offers(request: Any) -> Any:
         return (yield request.override(tools=[*request.tools[:-1], look]))
@@ -269,7 +264,7 @@ def requests_of(steps: list[Any], *stack: Any) -> list[list[tuple[str, bool]]]:
     model = made([*steps, *["Done."] * 10])
     agent = agent_of(model, *stack, caching={"min_tokens": 0})
     for turn in range(4):
-        agent.invoke({"messages": [f"Question {turn}"]}, ONE)
+        agent.invoke({"messages": [f"Question {turn}"]}, THREAD)
     return [blocks_of(model.sent[n], r.messages) for n, r in enumerate(model.requests)]
 
 
@@ -299,12 +294,6 @@ def test_what_changes_in_the_last_message_costs_no_more_than_that_message(steps:
     for blocks in requests_of([step[:15] for step in steps], clock):
         assert cache.reads(blocks) >= sent[-2]
         sent.append(len(blocks) - 1)
-
-
-@pytest.mark.long
-def test_it_keeps_the_laws_of_middleware() -> None:
-    check_middleware(lambda: PromptCachingMiddleware(min_tokens=0, provider="anthropic"))
-    check_middleware(lambda: PromptCachingMiddleware(openai_cache_key=True, provider="openai"))
 
 
 def test_marked_requests_keep_their_prefix() -> None:

@@ -16,11 +16,10 @@ from agent_factory import agent_tool, background, background_on_loss, before_mod
 from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
-from samples import in_memory
+from samples import THREAD, in_memory
 from tables import each
 
 WAIT = 60.0
-ONE: Any = {"configurable": {"thread_id": "1"}}
 ASK = [{"name": "clerk", "args": {"request": "Pay!"}}]
 PAY = [{"name": "pay", "args": {}}]
 JOB = m.BackgroundJob(tool="clerk", arguments="{}", owner=("", 1, ""), started=0, deadline=9)
@@ -78,7 +77,7 @@ def repeated(request: pytest.FixtureRequest) -> Callable[..., str]:
         agent = agent_of(background(tool, on_loss="repeat"))
 
         async def begin() -> None:
-            options: Any = {"config": ONE, "runtime": Runtime(), "asynchronous": asynchronous}
+            options: Any = {"config": THREAD, "runtime": Runtime(), "asynchronous": asynchronous}
             m.repeat_job(agent, jobs, call, attempt=2, timeout=WAIT, **options)
             assert await asyncio.to_thread(jobs.ended.wait, WAIT)
 
@@ -191,7 +190,7 @@ async def test_a_task_of_this_process_ends_when_its_job_begins_again() -> None:
         return "It is paid."
 
     agent = agent_of(background(clerk, on_loss="repeat"))
-    options: Any = {"timeout": WAIT, "config": ONE, "runtime": Runtime(), "asynchronous": True}
+    options: Any = {"timeout": WAIT, "config": THREAD, "runtime": Runtime(), "asynchronous": True}
     jobs = Jobs()
     jobs.attempt = 2
     m.repeat_job(agent, jobs, CALL, attempt=2, **options)
@@ -213,7 +212,7 @@ def test_a_store_gets_the_call_of_a_job_that_may_be_repeated(on_loss: Any) -> No
     jobs = Jobs()
     agent = agent_of(background(clerk, on_loss=on_loss), ASK, "I wait.")
     with m.jobs_of_run(jobs):
-        agent.invoke({"messages": "Hello"}, ONE)
+        agent.invoke({"messages": "Hello"}, THREAD)
     assert jobs.ended.wait(WAIT)
     (call,) = jobs.calls
     if call is not None:

@@ -68,12 +68,6 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
     return Slow(tmp_path, monkeypatch, seen_as=".")
 
 
-# Every policy
-
-
-# The host
-
-
 def test_the_host_policy_passes_few_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     policy = HostExecutionPolicy(memory_bytes=2**30, cpu_time_seconds=9, max_processes=None)
@@ -82,9 +76,6 @@ def test_the_host_policy_passes_few_variables(monkeypatch: pytest.MonkeyPatch) -
     assert launch.limits == "ulimit -v 1048576 && ulimit -t 9"
     assert (launch.max_processes, launch.env["A"]) == (None, "b")
     assert "SOME_API_KEY" not in launch.env
-
-
-# bubblewrap
 
 
 def has_bubblewrap() -> str:
@@ -249,9 +240,6 @@ os.kill(os.getpid(), 9)
     assert has_ended("^sleep 94.3")
 
 
-# Docker
-
-
 def test_docker_gets_arguments_for_a_new_container() -> None:
     limits: Any = {"memory_bytes": 2**30, "cpu_time_seconds": 9, "max_processes": 64, "cpus": "1.5"}
     options: Any = {"read_only_rootfs": True, "user": "1000:1000"}
@@ -324,9 +312,6 @@ def test_an_error_of_docker_is_reported(run: Run, tmp_path: Path, fake: Any) -> 
     (tmp_path / "bin" / "docker").write_text("#!/bin/sh\necho Cannot connect >&2; exit 125\n")
     with pytest.raises(ShellError, match="exit code 125: Cannot connect"):
         run(DockerExecutionPolicy(), tmp_path, "echo")
-
-
-# Codex
 
 
 def test_codex_gets_its_settings_in_toml() -> None:

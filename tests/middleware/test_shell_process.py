@@ -44,9 +44,6 @@ def end_marker(token: str, code: int) -> bytes:
     return b"\x1e%s:%d\x1e" % (token.encode(), code)
 
 
-# The protocol
-
-
 @given(st.binary(), st.integers(0, 255), st.binary(), st.lists(st.integers(1, 40)))
 def test_an_end_marker_is_found_wherever_the_pipe_splits_it(
     before: bytes, code: int, after: bytes, cuts: list[int]
@@ -74,9 +71,6 @@ def test_without_an_end_marker_of_its_token_no_byte_is_lost(data: bytes) -> None
 def test_a_command_that_no_shell_can_read_is_rejected(command: str) -> None:
     with pytest.raises(ValueError, match="the command"):
         encode_command(command, "t")
-
-
-# The process
 
 
 @pytest.fixture
@@ -199,9 +193,6 @@ def test_a_session_continues_after_a_syntax_error(shell: ShellProcess, error: st
     shell.run("x=kept", 60, never)
     assert "bash: " in text_of(shell.run(error, 60, never))
     assert text_of(shell.run("echo $x", 60, never)) == "kept\n"
-
-
-# The process tree
 
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")

@@ -23,6 +23,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from shells import Clock, Slow, has_ended, running
+from stack_agents import agent_of, kept_agent
 
 from agent_factory import TurnError, create_agent
 from agent_factory.middleware.human_in_the_loop import HumanInTheLoopMiddleware
@@ -33,14 +34,13 @@ from agent_factory.middleware.shell_tool import (
     ShellToolMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import tool_messages, tool_texts
+from samples import THREAD, tool_messages, tool_texts
 from tables import each
-from waiting import auntil, until
+from waiting import auntil, cancel, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
 
 GO: Any = {"messages": "Go"}
-ONE: Any = {"configurable": {"thread_id": "1"}}
 Run = Callable[..., list[ToolMessage]]
 
 
@@ -311,9 +311,7 @@ async def test_a_cancelled_run_kills_its_command_before_it_returns() -> None:
     shell = ShellToolMiddleware()
     task = asyncio.ensure_future(agent_with(shell, turn("sleep 97.3", "sleep 97.3")).ainvoke(GO))
     await auntil(lambda: running("^sleep 97.3"))
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert not running("^sleep 97.3")
 
 
@@ -334,8 +332,7 @@ def reviewed(shell: ShellToolMiddleware, *turns: Any, saver: Any) -> Any:
     """An agent whose calls of the shell with `# ask` in them are reviewed."""
     asks: Any = lambda request: "# ask" in str(request.tool_call["args"])  # noqa: E731
     review = HumanInTheLoopMiddleware({"shell": {"allowed_decisions": ["approve"], "when": asks}})
-    model = ScriptedChatModel([*map(turn, turns), "Done."])
-    return create_agent(model, middleware=[shell, review], checkpointer=saver)
+    return agent_of([*map(turn, turns), "Done."], shell, review, checkpointer=saver)
 
 
 APPROVED: Any = Command(resume={"decisions": [{"type": "approve"}]})
@@ -344,8 +341,8 @@ APPROVED: Any = Command(resume={"decisions": [{"type": "approve"}]})
 def test_a_session_waits_for_a_review(call: Callable[..., Any]) -> None:
     shell = ShellToolMiddleware(shutdown_commands="echo closed >closed")
     agent = reviewed(shell, "x=1; touch file", "echo $x; ls # ask", saver=InMemorySaver())
-    assert "__interrupt__" in call(agent, GO, ONE)
-    assert tool_messages(call(agent, APPROVED, ONE))[1].text == "1\nfile\n[exit code 0]"
+    assert "__interrupt__" in call(agent, GO, THREAD)
+    assert tool_messages(call(agent, APPROVED, THREAD))[1].text == "1\nfile\n[exit code 0]"
 
 
 LOST = (
@@ -360,10 +357,10 @@ def test_another_process_starts_a_new_session_and_the_model_reads_it(
     saver = InMemorySaver()
     first = ShellToolMiddleware(tmp_path)
     agent = reviewed(first, "x=1", "echo on$x # ask", saver=saver)
-    assert "__interrupt__" in call(agent, GO, ONE)
+    assert "__interrupt__" in call(agent, GO, THREAD)
     other = ShellToolMiddleware(tmp_path, startup_commands="x=2")
     agent = reviewed(other, "echo once more", saver=saver)
-    outputs = tool_messages(call(agent, APPROVED, ONE))
+    outputs = tool_messages(call(agent, APPROVED, THREAD))
     again = "files are kept. The start-up commands were run again.]\n"
     assert outputs[1].text == f"{LOST}{again}on2\n[exit code 0]"
     assert outputs[2].text == "once more\n[exit code 0]"
@@ -373,10 +370,9 @@ def test_the_next_run_of_a_thread_has_a_new_shell_and_the_model_reads_it(
     call: Callable[..., Any],
 ) -> None:
     shell = ShellToolMiddleware()
-    model = ScriptedChatModel([turn("x=1"), "Done.", turn("echo on$x"), turn("echo"), "Done."])
-    agent = create_agent(model, middleware=[shell], checkpointer=InMemorySaver())
-    assert call(agent, GO, ONE)["messages"][2].text == "[no output]\n[exit code 0]"
-    outputs = tool_messages(call(agent, GO, ONE))
+    agent = kept_agent([turn("x=1"), "Done.", turn("echo on$x"), turn("echo"), "Done."], shell)
+    assert call(agent, GO, THREAD)["messages"][2].text == "[no output]\n[exit code 0]"
+    outputs = tool_messages(call(agent, GO, THREAD))
     lost = f"{LOST}and so are the files of its temporary folder.]\non\n[exit code 0]"
     assert [m.text for m in outputs[1:]] == [lost, "\n[exit code 0]"]
 
@@ -390,12 +386,12 @@ def test_a_failed_run_keeps_its_shell_until_the_thread_gets_a_new_message(
     steps = [turn("x=1; sleep 97.1 &"), down, turn("echo $x"), down, "Done."]
     agent = create_agent(ScriptedChatModel(steps), middleware=[shell], checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="down"):
-        call(agent, GO, ONE)
+        call(agent, GO, THREAD)
     with pytest.raises(RuntimeError, match="down"):
-        call(agent, None, ONE)
-    assert tool_messages(agent.get_state(ONE).values)[1].text == "1\n[exit code 0]"
+        call(agent, None, THREAD)
+    assert tool_messages(agent.get_state(THREAD).values)[1].text == "1\n[exit code 0]"
     until(lambda: running("sleep 97.1"))
-    call(agent, GO, ONE)
+    call(agent, GO, THREAD)
     assert has_ended("sleep 97.1")
 
 
@@ -406,18 +402,18 @@ def test_an_idle_session_ends(
     # A session with a process in the background looks at its clock again and again.
     command = "x=1; sleep 97.0 &"
     agent = reviewed(ShellToolMiddleware(), command, "echo on$x # ask", saver=InMemorySaver())
-    call(agent, GO, ONE)
+    call(agent, GO, THREAD)
     until(lambda: running("sleep 97.0"))
     (tmp_path / "hour").touch()
     assert has_ended("sleep 97.0")
-    outputs = tool_messages(call(agent, APPROVED, ONE))
+    outputs = tool_messages(call(agent, APPROVED, THREAD))
     assert outputs[1].text.startswith("[A new shell was started:")
     assert outputs[1].text.endswith("]\non\n[exit code 0]")
 
 
 def test_sessions_end_with_their_middleware() -> None:
     agent = reviewed(ShellToolMiddleware(), "sleep 96.9 &", "# ask", saver=InMemorySaver())
-    agent.invoke(GO, ONE)
+    agent.invoke(GO, THREAD)
     until(lambda: running("sleep 96.9"))
     del agent
     gc.collect()
@@ -639,10 +635,7 @@ def test_a_fork_bomb_in_the_background_is_stopped_between_commands(
         return turn("echo on")
 
     shell = ShellToolMiddleware(execution_policy=HostExecutionPolicy(max_processes=30))
-    agent = create_agent(
-        ScriptedChatModel([turn(f"(sleep 0.05; {MANY_PROCESSES}) &"), think, "Done."]),
-        middleware=[shell],
-    )
+    agent = agent_of([turn(f"(sleep 0.05; {MANY_PROCESSES}) &"), think, "Done."], shell)
     outputs = tool_messages(call(agent, GO))
     assert outputs[1].text.startswith("[More than 30 processes were running in the background, so")
     assert outputs[1].text.endswith("]\non\n[exit code 0]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
@@ -17,31 +18,16 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from agent_factory import ToolRuntime, after_model, before_agent, create_agent
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    STEERING_READ,
-    PIIDetectionError,
-    PIIMiddleware,
-    SteeringMiddleware,
-    acancel,
-    afollow_up,
-    asteer,
-    aunread,
-    cancel,
-    follow_up,
-    mailbox_of_run,
-    steer,
-    unread,
-)
 from agent_factory.review import NoThread
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
-from agent_factory.testing import ScriptedChatModel, assert_valid_history, check_middleware
-from samples import Answer, add, in_memory, last_text, texts, tool_results, types
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from samples import THREAD, Answer, add, in_memory, last_text, texts, tool_results, types
 from tables import each
 from waiting import until
 
 Call = Callable[..., Any]
-ONE: Any = {"configurable": {"thread_id": "1"}}
 HELLO: Any = {"messages": "Hello"}
 WORK = [{"name": "work", "args": {}}]
 STOPPED = "I had to stop here: the run was cancelled."
@@ -64,17 +50,17 @@ class Office:
                 self.actions.pop(0)()
             return "worked"
 
-        options = {"middleware": [SteeringMiddleware()], **in_memory(), **options}
+        options = {"middleware": [m.SteeringMiddleware()], **in_memory(), **options}
         self.agent: Any = create_agent(self.model, [work], **options)
 
     def steer(self, text: str) -> str:
-        return steer(self.agent, ONE, text)
+        return m.steer(self.agent, THREAD, text)
 
     def follow_up(self, text: str) -> str:
-        return follow_up(self.agent, ONE, text)
+        return m.follow_up(self.agent, THREAD, text)
 
     def cancel(self) -> object:
-        return cancel(self.agent, ONE)  # type: ignore[func-returns-value]
+        return m.cancel(self.agent, THREAD)  # type: ignore[func-returns-value]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -102,7 +88,7 @@ def test_messages_are_read_once_in_order_at_the_next_call_after_the_results_of_t
         lambda: office.steer("C"),
         checkpointer=saver,
     )
-    result = office.agent.invoke(HELLO, ONE)
+    result = office.agent.invoke(HELLO, THREAD)
     worked = ["worked", "worked"]
     assert texts(result) == ["Hello", "", *worked, "A", "B", "", "worked", "C", "done"]
     assert [message.id for message in result["messages"][4:6]] == ids
@@ -114,20 +100,20 @@ def test_messages_keep_their_order_if_the_clocks_of_their_senders_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     office: Office = Office(["one", "two"])
-    office.agent.invoke(HELLO, ONE)
+    office.agent.invoke(HELLO, THREAD)
     ids = (UUID(int=number) for number in (3, 2, 1))
     monkeypatch.setattr("agent_factory.middleware._shared.mailbox.uuid6", lambda: next(ids))
     for text in ("A", "B", "C"):
         office.steer(text)
-    assert texts(office.agent.invoke(HELLO, ONE))[-4:-1] == ["A", "B", "C"]
+    assert texts(office.agent.invoke(HELLO, THREAD))[-4:-1] == ["A", "B", "C"]
 
 
 def test_a_message_may_have_parts_and_gets_an_id() -> None:
     office: Office = Office(["one", "two"])
-    office.agent.invoke(HELLO, ONE)
+    office.agent.invoke(HELLO, THREAD)
     message = HumanMessage([{"type": "text", "text": "Look."}], id="mine", name="Ada")
-    id = steer(office.agent, ONE, message)
-    read = office.agent.invoke(HELLO, ONE)["messages"][-2]
+    id = m.steer(office.agent, THREAD, message)
+    read = office.agent.invoke(HELLO, THREAD)["messages"][-2]
     assert (read.text, read.name, read.id, message.id) == ("Look.", "Ada", id, "mine")
 
 
@@ -137,11 +123,11 @@ def test_a_message_with_the_last_answer_is_read_before_the_run_ends_and_later_by
     """Follow-ups are read one by one when the run would end."""
     first: Any = lambda messages: office.steer("Wait!") and "done"  # noqa: E731
     office: Office = Office([first, "I wait.", "two", "three", "four"])
-    assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "done", "Wait!", "I wait."]
+    assert texts(call(office.agent, HELLO, THREAD)) == ["Hello", "done", "Wait!", "I wait."]
     office.follow_up("And then?")
     office.follow_up("And last?")
     office.steer("In euros.")
-    read = texts(call(office.agent, {"messages": "Go on"}, ONE))[4:]
+    read = texts(call(office.agent, {"messages": "Go on"}, THREAD))[4:]
     assert read == ["Go on", "In euros.", "two", "And then?", "three", "And last?", "four"]
 
 
@@ -153,14 +139,14 @@ def skip(state: Any, runtime: Any) -> dict[str, Any] | None:
 
 def test_results_stay_next_to_their_calls_after_a_jump_over_the_tools() -> None:
     """And are there after a cancellation."""
-    stack = [SteeringMiddleware(), skip]
+    stack = [m.SteeringMiddleware(), skip]
     first: Any = lambda messages: office.steer("Now?") and WORK  # noqa: E731
     office: Office = Office([first, WORK, "done"], middleware=stack)
-    result = office.agent.invoke(HELLO, ONE)
+    result = office.agent.invoke(HELLO, THREAD)
     assert texts(result).count("Now?") == 1
     assert types(result)[-3:] == ["tool", "human", "ai"]
     cancelled: Office = Office([lambda messages: cancelled.cancel() or WORK], middleware=stack)
-    result = cancelled.agent.invoke(HELLO, ONE)
+    result = cancelled.agent.invoke(HELLO, THREAD)
     assert types(result) == ["human", "ai", "tool", "ai"]
     assert_valid_history(result["messages"])
 
@@ -174,7 +160,7 @@ def test_a_follow_up_goes_on_after_a_structured_answer(call: Call) -> None:
         lambda: office.follow_up("Again"),
         response_format=Answer,
     )
-    result = call(office.agent, HELLO, ONE)
+    result = call(office.agent, HELLO, THREAD)
     assert result["structured_response"] == Answer(number=2)
     assert texts(result).count("Again") == 1
 
@@ -189,7 +175,7 @@ def test_a_follow_up_waits_while_the_model_corrects_its_answer(
     first: Any = lambda messages: office.follow_up("Again") and invalid  # noqa: E731
     steps = [first, Answer(number=1), Answer(number=2)]
     office: Office = Office(steps, response_format=strategy(Answer))
-    result = call(office.agent, HELLO, ONE)
+    result = call(office.agent, HELLO, THREAD)
     seen = [[m.text for m in request.messages] for request in office.model.requests]
     assert ["Again" in texts for texts in seen] == [False, False, True]
     assert result["structured_response"] == Answer(number=2)
@@ -202,7 +188,7 @@ def test_a_cancelled_run_answers_its_calls_and_ends(call: Call) -> None:
     office: Office = Office(
         [lambda messages: office.cancel() or WORK * 2], lambda: pytest.fail("it ran")
     )
-    result = call(office.agent, HELLO, ONE)
+    result = call(office.agent, HELLO, THREAD)
     cancelled = ("Cancelled: the user stopped the run before this call had a result.", "error")
     assert tool_results(result) == [cancelled, cancelled]
     assert last_text(result) == STOPPED
@@ -211,17 +197,17 @@ def test_a_cancelled_run_answers_its_calls_and_ends(call: Call) -> None:
 
 def test_a_tool_that_runs_is_left_to_end_and_messages_stay_for_the_next_run(call: Call) -> None:
     office: Office = Office([WORK, "two"], lambda: [office.steer("Hm."), office.cancel()])
-    assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "", "worked", STOPPED]
-    assert texts(call(office.agent, HELLO, ONE))[4:] == ["Hello", "Hm.", "two"]
+    assert texts(call(office.agent, HELLO, THREAD)) == ["Hello", "", "worked", STOPPED]
+    assert texts(call(office.agent, HELLO, THREAD))[4:] == ["Hello", "Hm.", "two"]
 
 
 def test_a_cancelled_run_does_not_go_on_with_a_follow_up_and_a_later_run_does(call: Call) -> None:
     office: Office = Office(
         [lambda messages: [office.follow_up("More"), office.cancel()] and "done", WORK, "one", "2"]
     )
-    assert texts(call(office.agent, HELLO, ONE)) == ["Hello", "done"]
+    assert texts(call(office.agent, HELLO, THREAD)) == ["Hello", "done"]
     office.cancel()
-    assert texts(call(office.agent, HELLO, ONE))[4:] == ["worked", "one", "More", "2"]
+    assert texts(call(office.agent, HELLO, THREAD))[4:] == ["worked", "one", "More", "2"]
 
 
 def test_a_cancellation_at_the_very_start_of_a_run_counts() -> None:
@@ -229,8 +215,8 @@ def test_a_cancellation_at_the_very_start_of_a_run_counts() -> None:
     def early(state: Any, runtime: Any) -> None:
         office.cancel()
 
-    office: Office = Office(["one"], middleware=[early, SteeringMiddleware()])
-    assert last_text(office.agent.invoke(HELLO, ONE, durability="sync")) == STOPPED
+    office: Office = Office(["one"], middleware=[early, m.SteeringMiddleware()])
+    assert last_text(office.agent.invoke(HELLO, THREAD, durability="sync")) == STOPPED
 
 
 def test_a_paused_run_that_is_cancelled_ends_when_it_is_resumed(call: Call) -> None:
@@ -239,10 +225,10 @@ def test_a_paused_run_that_is_cancelled_ends_when_it_is_resumed(call: Call) -> N
         return str(interrupt("Sure?"))
 
     model = ScriptedChatModel([[{"name": "ask", "args": {}}]])
-    agent: Any = create_agent(model, [ask], middleware=[SteeringMiddleware()], **in_memory())
-    call(agent, HELLO, ONE)
-    cancel(agent, ONE)
-    result = call(agent, Command(resume="yes"), ONE)
+    agent: Any = create_agent(model, [ask], middleware=[m.SteeringMiddleware()], **in_memory())
+    call(agent, HELLO, THREAD)
+    m.cancel(agent, THREAD)
+    result = call(agent, Command(resume="yes"), THREAD)
     assert types(result) == ["human", "ai", "tool", "ai"]
     assert last_text(result) == STOPPED
 
@@ -255,31 +241,31 @@ def test_a_tool_sees_what_waits_and_the_agent_has_not_read(call: Call) -> None:
 
     def work(runtime: ToolRuntime) -> str:
         """Work."""
-        seen.append(unread(runtime))
+        seen.append(m.unread(runtime))
         if len(seen) == 1:
-            steer(agent, ONE, "A")
-            follow_up(agent, ONE, "F")
+            m.steer(agent, THREAD, "A")
+            m.follow_up(agent, THREAD, "F")
         else:
-            cancel(agent, ONE)
-        seen.append(unread(runtime))
+            m.cancel(agent, THREAD)
+        seen.append(m.unread(runtime))
         return "worked"
 
     async def awork(runtime: ToolRuntime) -> str:
         """Work."""
-        seen.append(await aunread(runtime))
+        seen.append(await m.aunread(runtime))
         return "worked"
 
     steps: list[Any] = [WORK, WORK, [{"name": "awork", "args": {}}], "end", "end"]
     agent: Any = create_agent(
-        ScriptedChatModel(steps), [work, awork], middleware=[SteeringMiddleware()], **in_memory()
+        ScriptedChatModel(steps), [work, awork], middleware=[m.SteeringMiddleware()], **in_memory()
     )
-    call(agent, HELLO, ONE)
+    call(agent, HELLO, THREAD)
     # A follow-up is not a reason to end early.
     assert [[m.text for m in look.messages] for look in seen] == [[], ["A"], [], []]
     assert [m.text for m in seen[1].follow_ups] == ["F"]
     assert [bool(look) for look in seen] == [False, True, False, True]
     assert [look.cancelled for look in seen] == [False, False, False, True]
-    asyncio.run(agent.ainvoke(HELLO, ONE))
+    asyncio.run(agent.ainvoke(HELLO, THREAD))
     assert [m.text for m in seen[4].messages] == []
 
 
@@ -289,20 +275,20 @@ def test_a_tool_sees_what_waits_and_the_agent_has_not_read(call: Call) -> None:
 async def test_senders_have_async_variants() -> None:
     async def work() -> str:
         """Work."""
-        await asteer(agent, ONE, "A")
-        await afollow_up(agent, ONE, "F")
+        await m.asteer(agent, THREAD, "A")
+        await m.afollow_up(agent, THREAD, "F")
         return "worked"
 
     async def stop() -> str:
         """Stop."""
-        await acancel(agent, ONE)
+        await m.acancel(agent, THREAD)
         return "stopped"
 
     steps: list[Any] = [WORK, "done", [{"name": "stop", "args": {}}]]
     agent: Any = create_agent(
-        ScriptedChatModel(steps), [work, stop], middleware=[SteeringMiddleware()], **in_memory()
+        ScriptedChatModel(steps), [work, stop], middleware=[m.SteeringMiddleware()], **in_memory()
     )
-    result = await agent.ainvoke(HELLO, ONE)
+    result = await agent.ainvoke(HELLO, THREAD)
     assert texts(result) == ["Hello", "", "worked", "A", "done", "F", "", "stopped", STOPPED]
 
 
@@ -311,28 +297,28 @@ async def test_senders_have_async_variants() -> None:
 
 def test_the_thread_does_not_show_its_mailbox_and_is_deleted_with_it(saver: Any) -> None:
     office: Office = Office(["one", "two", "three"], checkpointer=saver)
-    office.agent.invoke(HELLO, ONE)
+    office.agent.invoke(HELLO, THREAD)
     root: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
-    state = office.agent.get_state(ONE, subgraphs=True)
-    history, stored = [*office.agent.get_state_history(ONE)], [*saver.list(root)]
+    state = office.agent.get_state(THREAD, subgraphs=True)
+    history, stored = [*office.agent.get_state_history(THREAD)], [*saver.list(root)]
     office.steer("A")
-    assert office.agent.get_state(ONE, subgraphs=True) == state
-    assert [*office.agent.get_state_history(ONE)] == history
+    assert office.agent.get_state(THREAD, subgraphs=True) == state
+    assert [*office.agent.get_state_history(THREAD)] == history
     assert [*saver.list(root)] == stored
-    assert next(iter(saver.list(ONE))) == stored[0]
-    office.agent.update_state(ONE, {"messages": [HumanMessage("Hi")]})
-    result = office.agent.invoke(HELLO, ONE)
+    assert next(iter(saver.list(THREAD))) == stored[0]
+    office.agent.update_state(THREAD, {"messages": [HumanMessage("Hi")]})
+    result = office.agent.invoke(HELLO, THREAD)
     assert texts(result) == ["Hello", "one", "Hi", "Hello", "A", "two"]
     assert set(result) == {"messages"}
     office.steer("B")
     saver.delete_thread("1")
-    assert [*saver.list(ONE)] == []
-    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "three"]
+    assert [*saver.list(THREAD)] == []
+    assert texts(office.agent.invoke(HELLO, THREAD)) == ["Hello", "three"]
 
 
 def first_before(agent: Any, node: str) -> Any:
     """The first checkpoint of the thread before a node."""
-    return [s for s in agent.get_state_history(ONE) if s.next == (node,)][-1].config
+    return [s for s in agent.get_state_history(THREAD) if s.next == (node,)][-1].config
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])
@@ -341,7 +327,7 @@ def test_a_fork_does_not_read_what_was_sent_to_the_branch_it_left(
 ) -> None:
     def send() -> None:
         # By default, a checkpoint is stored while the next step runs.
-        until(lambda: office.agent.get_state(ONE).next == ("tools",))
+        until(lambda: office.agent.get_state(THREAD).next == ("tools",))
         office.steer("A")
         office.follow_up("F")
         office.cancel()
@@ -349,12 +335,12 @@ def test_a_fork_does_not_read_what_was_sent_to_the_branch_it_left(
     office: Office = Office(
         [WORK, WORK, "two", "three"], send, lambda: office.steer("B"), checkpointer=saver
     )
-    office.agent.invoke(HELLO, ONE, durability=durability)
+    office.agent.invoke(HELLO, THREAD, durability=durability)
     begin = first_before(office.agent, "SteeringMiddleware.before_agent")
     office.agent.update_state(begin, {"messages": [HumanMessage("Hi")]})
-    result = office.agent.invoke(None, ONE, durability=durability)
+    result = office.agent.invoke(None, THREAD, durability=durability)
     assert texts(result) == ["Hello", "Hi", "", "worked", "B", "two"]
-    result = office.agent.invoke({"messages": "Bye"}, ONE, durability=durability)
+    result = office.agent.invoke({"messages": "Bye"}, THREAD, durability=durability)
     assert texts(result)[-2:] == ["Bye", "three"]
 
 
@@ -362,7 +348,7 @@ def test_a_fork_does_not_read_what_was_sent_to_the_branch_it_left(
 def test_a_replay_from_an_earlier_checkpoint_is_not_cancelled(saver: Any, node: str) -> None:
     steps = [WORK, WORK, WORK, "done"] if node == "tools" else [WORK, WORK, WORK, WORK, "done"]
     office: Office = Office(steps, lambda: None, lambda: office.cancel(), checkpointer=saver)
-    assert last_text(office.agent.invoke(HELLO, ONE, durability="sync")) == STOPPED
+    assert last_text(office.agent.invoke(HELLO, THREAD, durability="sync")) == STOPPED
     result = office.agent.invoke(None, first_before(office.agent, node), durability="sync")
     assert texts(result) == ["Hello", "", "worked", "", "worked", "done"]
 
@@ -375,16 +361,16 @@ def test_new_input_at_an_earlier_checkpoint_leaves_later_messages_behind(
     saver = Late() if late else saver
     second: Any = lambda messages: office.steer("A") and "two"  # noqa: E731
     office: Office = Office(["one", second, "three", "four", "five"], checkpointer=saver)
-    office.agent.invoke(HELLO, ONE)
-    config = office.agent.get_state(ONE).config
-    office.agent.invoke(HELLO, ONE)
+    office.agent.invoke(HELLO, THREAD)
+    config = office.agent.get_state(THREAD).config
+    office.agent.invoke(HELLO, THREAD)
     if late:
         saver.missed = Event()
     other, durability = {"messages": "Other"}, "async" if late else "sync"
     result = office.agent.invoke(other, config, durability=durability)
     assert texts(result) == ["Hello", "one", "Other", "four"]
     if not late:
-        steer(office.agent, config, "B")
+        m.steer(office.agent, config, "B")
         result = office.agent.invoke(other, config, durability=durability)
         assert texts(result) == ["Hello", "one", "Other", "B", "five"]
 
@@ -395,8 +381,11 @@ class Late(InMemorySaver):
     def __init__(self) -> None:
         super().__init__()
         self.missed: Event | None = None
+        self.reads: Counter[tuple[str, str]] = Counter()
 
     def get_tuple(self, config: Any) -> Any:
+        place = config["configurable"]
+        self.reads[place.get("checkpoint_ns", ""), place.get("checkpoint_id", "")] += 1
         stored = super().get_tuple(config)
         if stored is None and self.missed is not None:
             self.missed.set()
@@ -411,27 +400,40 @@ class Late(InMemorySaver):
 def test_a_message_is_read_by_a_run_that_stores_nothing_before_its_end(call: Call) -> None:
     office = Office(["one", WORK, "two"], lambda: office.steer("A"))
     for _ in range(2):
-        result = call(office.agent, HELLO, ONE, durability="exit")
+        result = call(office.agent, HELLO, THREAD, durability="exit")
     assert texts(result)[2:] == ["Hello", "", "worked", "A", "two"]
 
 
 @each("turns", [3, 120])
 def test_a_follow_up_is_read_however_long_the_run_is(turns: int) -> None:
     office = Office([*[WORK] * turns, "one", "two"], lambda: office.follow_up("F"))
-    result = office.agent.invoke(HELLO, {**ONE, "recursion_limit": 1000})
+    result = office.agent.invoke(HELLO, {**THREAD, "recursion_limit": 1000})
     assert texts(result)[-3:] == ["one", "F", "two"]
+
+
+def test_a_checkpoint_is_read_once_however_many_follow_ups_wait(call: Call) -> None:
+    office: Office = Office(
+        [*[WORK] * 40, *map(str, range(9))],
+        *[lambda: office.follow_up("F")] * 8,
+        checkpointer=(saver := Late()),
+    )
+    long = {**THREAD, "recursion_limit": 1000}
+    assert last_text(call(office.agent, HELLO, long, durability="sync")) == "8"
+    reads = [reads for (namespace, id), reads in saver.reads.items() if id and not namespace]
+    assert len(reads) > 80
+    assert {*reads} == {1}
 
 
 def test_a_message_is_read_if_old_checkpoints_were_deleted() -> None:
     saver = InMemorySaver()
     office = Office(["one", "two"], checkpointer=saver, checkpoints="full")
-    office.agent.invoke(HELLO, ONE)
+    office.agent.invoke(HELLO, THREAD)
     office.steer("A")
-    office.agent.update_state(ONE, {"messages": [HumanMessage("Hi")]})
-    newest = office.agent.get_state(ONE).config["configurable"]["checkpoint_id"]
+    office.agent.update_state(THREAD, {"messages": [HumanMessage("Hi")]})
+    newest = office.agent.get_state(THREAD).config["configurable"]["checkpoint_id"]
     for id in [id for id in saver.storage["1"][""] if id != newest]:
         del saver.storage["1"][""][id]
-    assert texts(office.agent.invoke(HELLO, ONE)) == ["Hello", "one", "Hi", "Hello", "A", "two"]
+    assert texts(office.agent.invoke(HELLO, THREAD)) == ["Hello", "one", "Hi", "Hello", "A", "two"]
 
 
 def test_a_run_that_failed_reads_its_message_once(saver: Any) -> None:
@@ -439,19 +441,19 @@ def test_a_run_that_failed_reads_its_message_once(saver: Any) -> None:
         [WORK, RuntimeError("down"), "done"], lambda: office.steer("A"), checkpointer=saver
     )
     with pytest.raises(RuntimeError, match="down"):
-        office.agent.invoke(HELLO, ONE)
-    assert texts(office.agent.invoke(None, ONE)) == ["Hello", "", "worked", "A", "done"]
+        office.agent.invoke(HELLO, THREAD)
+    assert texts(office.agent.invoke(None, THREAD)) == ["Hello", "", "worked", "A", "done"]
 
 
 # In stacks and graphs
 
 
 def test_a_blocked_message_is_refused_where_it_is_sent(call: Call) -> None:
-    stack = [SteeringMiddleware(), PIIMiddleware("email", strategy="block")]
+    stack = [m.SteeringMiddleware(), m.PIIMiddleware("email", strategy="block")]
     office: Office = Office(["done"], middleware=stack)
-    call(office.agent, HELLO, ONE)
+    call(office.agent, HELLO, THREAD)
     for send in (office.steer, office.follow_up):
-        with pytest.raises(PIIDetectionError):
+        with pytest.raises(m.PIIDetectionError):
             send("Write to ada@x.org")
     assert "ada@" not in str(office.agent.checkpointer.writes)
 
@@ -468,13 +470,13 @@ def test_an_agent_inside_of_another_has_its_own_mailbox() -> None:
     inner = create_agent(
         ScriptedChatModel([lambda messages: both() and adding, "inner"]),
         [add],
-        middleware=[look, SteeringMiddleware()],
+        middleware=[look, m.SteeringMiddleware()],
         name="inner",
     )
 
     def both() -> str:
-        steer(outer, ONE, "outside")
-        return steer(outer, place, "inside")  # type: ignore[arg-type]
+        m.steer(outer, THREAD, "outside")
+        return m.steer(outer, place, "inside")  # type: ignore[arg-type]
 
     def ask() -> str:
         """Ask another agent."""
@@ -483,10 +485,10 @@ def test_an_agent_inside_of_another_has_its_own_mailbox() -> None:
     outer: Any = create_agent(
         ScriptedChatModel([[{"name": "ask", "args": {}}], "outer"]),
         [ask],
-        middleware=[SteeringMiddleware()],
+        middleware=[m.SteeringMiddleware()],
         **in_memory(),
     )
-    result = outer.invoke(HELLO, ONE, durability="sync")
+    result = outer.invoke(HELLO, THREAD, durability="sync")
     assert texts(result) == ["Hello", "", "inside", "outside", "outer"]
 
 
@@ -496,24 +498,19 @@ def test_an_agent_that_is_a_node_is_steered_through_the_graph_around_it() -> Non
     def answer(messages: Any) -> Any:
         namespace = next(ns for ns in graph.checkpointer.storage["1"] if ns and "mailbox" not in ns)
         place["configurable"] = {"thread_id": "1", "checkpoint_ns": namespace}
-        steer(graph, place, "I am ada@x.org")
+        m.steer(graph, place, "I am ada@x.org")
         assert "ada@" not in str(graph.checkpointer.writes)
         return "done"
 
-    stack: Any = [SteeringMiddleware(), PIIMiddleware("email")]
+    stack: Any = [m.SteeringMiddleware(), m.PIIMiddleware("email")]
     agent = create_agent(ScriptedChatModel([answer, "again"]), middleware=stack)
     builder = StateGraph(MessagesState)
     builder.add_node("agent", agent)
     builder.add_edge(START, "agent")
     builder.add_edge("agent", END)
     graph: Any = builder.compile(checkpointer=InMemorySaver())
-    result = graph.invoke(HELLO, ONE, durability="sync")
+    result = graph.invoke(HELLO, THREAD, durability="sync")
     assert texts(result) == ["Hello", "done", "I am [REDACTED_EMAIL]", "again"]
-
-
-@pytest.mark.long
-def test_it_follows_the_laws_of_middleware() -> None:
-    check_middleware(SteeringMiddleware)
 
 
 # Mistakes
@@ -521,8 +518,8 @@ def test_it_follows_the_laws_of_middleware() -> None:
 
 def test_an_agent_that_would_not_read_is_refused() -> None:
     agent: Any = create_agent(ScriptedChatModel(["one"]), **in_memory())
-    agent.invoke(HELLO, ONE)
-    for send in (lambda: steer(agent, ONE, "A"), lambda: cancel(agent, ONE)):
+    agent.invoke(HELLO, THREAD)
+    for send in (lambda: m.steer(agent, THREAD, "A"), lambda: m.cancel(agent, THREAD)):
         with pytest.raises(ArgumentError, match=r"middleware=\[SteeringMiddleware\(\), \.\.\.\]"):
             send()
     office = Office(["done"], checkpointer=None, ignore=["AF211"])
@@ -538,13 +535,13 @@ def test_a_thread_that_does_not_exist_is_refused() -> None:
         with pytest.raises(NoThread, match="thread '1': does not exist"):
             send()
     with pytest.raises(NoThread, match="must have a thread_id"):
-        steer(office.agent, {}, "A")
+        m.steer(office.agent, {}, "A")
 
 
 @each("message", [AIMessage("A"), 7, ["A"]])
 def test_only_messages_of_the_user_can_be_sent(message: Any) -> None:
     with pytest.raises(ArgumentError, match="must be a string or a HumanMessage"):
-        steer(Office(["one"]).agent, ONE, message)
+        m.steer(Office(["one"]).agent, THREAD, message)
 
 
 TWO: Any = {"configurable": {"thread_id": "2"}}
@@ -573,7 +570,7 @@ def agent_of(steps: list[Any], action: Callable[[ToolRuntime], object] = id) -> 
         action(runtime)
         return "worked"
 
-    options: Any = {"middleware": [SteeringMiddleware()], "checkpointer": InMemorySaver()}
+    options: Any = {"middleware": [m.SteeringMiddleware()], "checkpointer": InMemorySaver()}
     return create_agent(ScriptedChatModel(steps), [work], **options)
 
 
@@ -584,37 +581,39 @@ def test_messages_are_read_once_in_order_also_with_the_last_answer_and_a_tool_se
 
     def look(runtime: ToolRuntime) -> None:
         letters.add("C")
-        looks.append([message.text for message in unread(runtime).messages])
+        looks.append([message.text for message in m.unread(runtime).messages])
 
     def answer(_: Any) -> str:
         letters.add("D")
         return "one"
 
     agent = agent_of([WORK, answer, "done", "again"], look)
-    with mailbox_of_run(letters):
-        result = call(agent, HELLO, ONE)
+    with m.mailbox_of_run(letters):
+        result = call(agent, HELLO, THREAD)
         assert texts(result) == ["Hello", "A", "B", "", "worked", "C", "one", "D", "done"]
-        assert texts(call(agent, HELLO, ONE))[-2:] == ["Hello", "again"]
+        assert texts(call(agent, HELLO, THREAD))[-2:] == ["Hello", "again"]
     assert looks == [["C"]]
-    assert agent.get_state(ONE).values[STEERING_READ] == [f"id of {letter}" for letter in "ABCD"]
+    assert agent.get_state(THREAD).values[m.STEERING_READ] == [
+        f"id of {letter}" for letter in "ABCD"
+    ]
     assert result["messages"][1].id == "A"
 
 
 def test_the_mailbox_of_the_saver_is_not_read_in_the_block() -> None:
     agent = agent_of(["one", "two", "three"])
-    agent.invoke(HELLO, ONE)
-    steer(agent, ONE, "later")
-    cancel(agent, ONE)
-    with mailbox_of_run(Letters("A")):
-        assert texts(agent.invoke(HELLO, ONE))[2:] == ["Hello", "A", "two"]
-    assert texts(agent.invoke(HELLO, ONE))[5:] == ["Hello", "later", "three"]
+    agent.invoke(HELLO, THREAD)
+    m.steer(agent, THREAD, "later")
+    m.cancel(agent, THREAD)
+    with m.mailbox_of_run(Letters("A")):
+        assert texts(agent.invoke(HELLO, THREAD))[2:] == ["Hello", "A", "two"]
+    assert texts(agent.invoke(HELLO, THREAD))[5:] == ["Hello", "later", "three"]
 
 
 @each("place", ["inside", "on another thread"])
 def test_another_agent_in_the_block_does_not_read_it(call: Call, place: str) -> None:
     if place == "inside":
         inner = create_agent(
-            ScriptedChatModel(["inner"]), middleware=[SteeringMiddleware()], ignore=["AF211"]
+            ScriptedChatModel(["inner"]), middleware=[m.SteeringMiddleware()], ignore=["AF211"]
         )
         config = None
     else:
@@ -626,7 +625,7 @@ def test_another_agent_in_the_block_does_not_read_it(call: Call, place: str) -> 
         letters.add("A")
         results.append(inner.invoke(HELLO, config))
 
-    with mailbox_of_run(letters):
-        result = call(agent_of([WORK, "done"], ask), HELLO, ONE)
+    with m.mailbox_of_run(letters):
+        result = call(agent_of([WORK, "done"], ask), HELLO, THREAD)
     assert texts(results[0]) == ["Hello", "inner"]
     assert texts(result)[-2:] == ["A", "done"]

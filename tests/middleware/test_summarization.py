@@ -22,6 +22,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.messages.tool import invalid_tool_call
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -30,7 +31,7 @@ from agent_factory.middleware import SummarizationMiddleware
 from agent_factory.middleware._shared.transcript import links_of, pages, render
 from agent_factory.middleware.summarization import cut_by_count, cut_by_tokens, safe_cuts
 from agent_factory.testing import ScriptedChatModel
-from samples import AddsContext, message_count
+from samples import THREAD, AddsContext, message_count
 from tables import each
 
 Ask = Callable[..., Any]
@@ -85,9 +86,8 @@ def test_older_messages_are_replaced_by_a_summary(send: Ask) -> None:
 def test_a_later_summary_includes_the_earlier_one(send: Ask) -> None:
     writer, middleware = summarizing("First.", "First and second.")
     agent = agent_of(middleware, steps="fhj", checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "1"}}
-    send(agent, chat("a", "b", "c", "d", "e"), config)
-    result = send(agent, chat("g"), config)
+    send(agent, chat("a", "b", "c", "d", "e"), THREAD)
+    result = send(agent, chat("g"), THREAD)
     assert texts(result["messages"]) == [f"{SUMMARY}First and second.", "f", "g", "h"]
     _, asked = (record.messages[0].text for record in writer.requests)
     assert asked.count("First.") == 1
@@ -166,12 +166,11 @@ def test_the_error_of_either_model_is_raised_and_the_thread_stays(
     _, middleware = summarizing(RuntimeError("summary model is down"), "S", "S")
     steps = [RuntimeError("model is down"), "ok"]
     agent = agent_of(middleware, steps=steps, checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
     for problem in ("summary model is down", "^model is down"):
         with pytest.raises(RuntimeError, match=problem):
-            send(agent, FIVE, config) if problem[0] == "s" else call(agent, None, config)
-        assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
-    assert texts(call(agent, None, config)["messages"]) == [f"{SUMMARY}S", "4", "5", "ok"]
+            send(agent, FIVE, THREAD) if problem[0] == "s" else call(agent, None, THREAD)
+        assert texts(agent.get_state(THREAD).values["messages"]) == ["1", "2", "3", "4", "5"]
+    assert texts(call(agent, None, THREAD)["messages"]) == [f"{SUMMARY}S", "4", "5", "ok"]
 
 
 @each("empty", ["", "  \n", AIMessage([{"type": "thinking", "thinking": "?"}])])
@@ -235,9 +234,8 @@ async def test_a_coroutine_function_may_summarize_in_an_async_run() -> None:
 def test_a_function_that_returns_an_earlier_summary_does_not_repeat_its_heading(send: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: "\n".join(texts(messages)))
     agent = agent_of(middleware, steps="fh", checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "1"}}
-    send(agent, chat("a", "b", "c", "d", "e"), config)
-    result = send(agent, chat("g"), config)
+    send(agent, chat("a", "b", "c", "d", "e"), THREAD)
+    result = send(agent, chat("g"), THREAD)
     assert texts(result["messages"]) == [f"{SUMMARY}a\nb\nc\nd\ne", "f", "g", "h"]
 
 
@@ -258,11 +256,10 @@ def test_two_instances_on_one_agent_lose_nothing(send: Ask) -> None:
     )
     second, inner = summarizing("three", name="b", trigger=("messages", 4))
     agent = agent_of(first, inner, steps="fh", checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "1"}}
-    result = send(agent, chat("a", "b", "c", "d", "e"), config)
+    result = send(agent, chat("a", "b", "c", "d", "e"), THREAD)
     assert texts(result["messages"]) == [f"{SUMMARY}one", "b", "c", "d", "e", "f"]
     assert second.requests == []
-    result = send(agent, chat("g"), config)
+    result = send(agent, chat("g"), THREAD)
     assert texts(result["messages"]) == [f"{SUMMARY}two", "d", "e", "f", "g", "h"]
 
 
@@ -331,6 +328,7 @@ def test_a_fraction_refers_to_the_window_of_the_model_that_is_called(
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 30})
     sizes: Any = {"trigger": ("fraction", 0.5), "keep": ("fraction", 0.3)}
     middleware = shortening(writer, **sizes)
+    assert middleware.token_counter is count_tokens_approximately  # as a stack in a file has it
     middleware.token_counter = lambda messages: 10 * len(messages)  # also after it was made
     profile: Any = {"max_input_tokens": window} if window else {}
     model = ScriptedChatModel(["ok"], profile=profile)
@@ -422,12 +420,11 @@ def test_one_very_long_message_is_read_to_its_end_and_does_not_bring_a_summary_e
     )
     model = ScriptedChatModel(["f", "h"])
     agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "1"}}
     long = "".join(f"{number:06} " for number in range(10_000))
-    result = send(agent, [*chat("a", "b"), HumanMessage(long)], config)
+    result = send(agent, [*chat("a", "b"), HumanMessage(long)], THREAD)
     assert texts(result["messages"]) == [f"{SUMMARY}S", long, "f"]
     assert len(writer.requests) == 1
-    result = send(agent, chat("g"), config)
+    result = send(agent, chat("g"), THREAD)
     assert texts(result["messages"]) == [f"{SUMMARY}S", "f", "g", "h"]
     asked = [record.messages[0].text for record in writer.requests[1:]]
     assert "000000 " in asked[0]
@@ -437,7 +434,6 @@ def test_one_very_long_message_is_read_to_its_end_and_does_not_bring_a_summary_e
 
 
 Run = Callable[..., Any]
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 URL = "https://example.org/plan-7.png"
 BYTES = "QUJD" * 500
 

@@ -12,19 +12,14 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import ModelRequest, after_model, before_agent, create_agent, run
-from agent_factory.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    Todo,
-    TodoListMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from stack_tools import look
 from tables import each
 
 Ask = Callable[..., Any]
-OPEN: Todo = {"content": "Read the report", "status": "pending"}
-DONE: Todo = {"content": "Find the report", "status": "completed"}
+OPEN: m.Todo = {"content": "Read the report", "status": "pending"}
+DONE: m.Todo = {"content": "Find the report", "status": "completed"}
 
 
 def write(*todos: Any, id: str = "w") -> dict[str, Any]:
@@ -33,7 +28,7 @@ def write(*todos: Any, id: str = "w") -> dict[str, Any]:
 
 def planning(*steps: Any, **more: Any) -> tuple[ScriptedChatModel, Any]:
     model = ScriptedChatModel(steps)
-    return model, create_agent(model, middleware=[TodoListMiddleware()], **more)
+    return model, create_agent(model, middleware=[m.TodoListMiddleware()], **more)
 
 
 def answers(result: Any) -> list[tuple[str, str]]:
@@ -78,7 +73,7 @@ def around(messages: list[Any], system: Any = None, **said: Any) -> ModelRequest
     request: Any = ModelRequest(
         model=ScriptedChatModel(), messages=messages, system_message=system, state=state
     )
-    return run(TodoListMiddleware(**said).around_model(request), lambda inner: inner)
+    return run(m.TodoListMiddleware(**said).around_model(request), lambda inner: inner)
 
 
 def test_the_list_is_added_as_a_content_block_or_as_a_message_after_an_ai_message() -> None:
@@ -131,7 +126,7 @@ def test_no_jump_bypasses_the_check_and_calls_that_have_an_answer_do_not_count(s
         (jumps, ["done"], OPEN, "error"),
         (answers_first, [TWO, "done"], DONE, "success"),
     ):
-        agent = create_agent(ScriptedChatModel(steps), middleware=[TodoListMiddleware(), hook])
+        agent = create_agent(ScriptedChatModel(steps), middleware=[m.TodoListMiddleware(), hook])
         result = send(agent, "go")
         assert result["todos"] == [written]
         assert answers(result) == [("1", "success"), ("2", second)]
@@ -169,8 +164,8 @@ def test_a_malformed_list_is_reported_and_the_old_one_is_kept(
 def test_the_list_is_in_the_prompt_when_its_call_was_cleared(send: Ask, order: int) -> None:
     asks = [{"name": "look", "args": {"word": "a"}, "id": "a"}]
     model = ScriptedChatModel([[write(OPEN)], asks, "done"])
-    edit = ClearToolUsesEdit(trigger=0, keep=0, clear_tool_inputs=True)
-    stack: list[Any] = [TodoListMiddleware(), ContextEditingMiddleware(edits=[edit])][::order]
+    edit = m.ClearToolUsesEdit(trigger=0, keep=0, clear_tool_inputs=True)
+    stack: list[Any] = [m.TodoListMiddleware(), m.ContextEditingMiddleware(edits=[edit])][::order]
     result = send(create_agent(model, [look], middleware=stack), "go")
     called: Any = model.requests[2].messages[2]
     assert called.tool_calls[0]["args"] == {}

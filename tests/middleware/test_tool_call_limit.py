@@ -13,25 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from stack_agents import agent_of, kept_agent
 
 from agent_factory import AgentMiddleware, Flow, TurnError, create_agent, hook_config, review
-from agent_factory.middleware import (
-    BudgetMiddleware,
-    HumanInTheLoopMiddleware,
-    Limits,
-    ModelCallLimitMiddleware,
-    ToolCallLimitExceededError,
-    ToolCallLimitMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.state.history import is_valid
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, in_memory, search
+from samples import THREAD, Answer, in_memory, search
 from tables import each
 
 Ask = Callable[..., Any]
-ONE: Any = {"configurable": {"thread_id": "1"}}
 
 
 def read(page: str) -> str:
@@ -56,14 +48,14 @@ def answers(messages: list[Any]) -> list[str]:
     ]
 
 
-def counts(agent: Any, config: Any = ONE) -> dict[str, int]:
+def counts(agent: Any, config: Any = THREAD) -> dict[str, int]:
     """The calls that the thread has counted."""
     return dict(agent.get_state(config).values.get("thread_tool_call_count", {}))
 
 
 def test_calls_over_the_limit_get_errors_and_the_run_continues(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2"), r("3")], [s("4")], "Done."])
-    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1)
+    limit = m.ToolCallLimitMiddleware(tool_name="search", run_limit=1)
     messages = send(create_agent(model, [search, read], middleware=[limit]))["messages"]
     assert answers(messages) == ["found 1", "refused", "read 3", "refused"]
     refused = messages[3]
@@ -78,10 +70,10 @@ def test_calls_over_the_limit_get_errors_and_the_run_continues(send: Ask) -> Non
 
 def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(send: Ask) -> None:
     model = ScriptedChatModel([[s("1")], "a", [s("2"), s("3")], "b", [s("4")], "c"])
-    limit = ToolCallLimitMiddleware(thread_limit=2, run_limit=2)
+    limit = m.ToolCallLimitMiddleware(thread_limit=2, run_limit=2)
     agent = create_agent(model, [search], middleware=[limit], **in_memory())
-    send(agent, config=ONE)
-    messages = send(agent, config=ONE)["messages"]
+    send(agent, config=THREAD)
+    messages = send(agent, config=THREAD)["messages"]
     assert answers(messages) == ["found 1", "found 2", "refused"]
     assert "2 of 2 tool calls are used up in this thread." in messages[-2].text
     assert "Do not call any tool again" in messages[-2].text
@@ -91,7 +83,7 @@ def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(send: Ask) -
 
 def test_end_gives_the_numbers_after_all_calls_are_answered(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), r("2"), s("3")]])
-    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1, exit_behavior="end")
+    limit = m.ToolCallLimitMiddleware(tool_name="search", run_limit=1, exit_behavior="end")
     messages = send(create_agent(model, [search, read], middleware=[limit]))["messages"]
     assert [m.type for m in messages] == ["human", "ai", "tool", "tool", "tool", "ai"]
     assert answers(messages) == ["found 1", "read 2", "refused"]
@@ -104,16 +96,16 @@ def test_the_last_allowed_call_does_not_end_the_run_and_a_thread_continues_after
     send: Ask,
 ) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], "Done.", [s("3")] * 3, "Hello again."])
-    limit = ToolCallLimitMiddleware(run_limit=2, exit_behavior="end")
+    limit = m.ToolCallLimitMiddleware(run_limit=2, exit_behavior="end")
     agent = create_agent(model, [search], middleware=[limit], **in_memory())
-    ends = [send(agent, config=ONE)["messages"][-1].text for _ in range(3)]
+    ends = [send(agent, config=THREAD)["messages"][-1].text for _ in range(3)]
     assert (ends[0], ends[2]) == ("Done.", "Hello again.")
     assert ends[1].startswith("I had to stop here")
 
 
 def test_an_answer_is_asked_for_without_tools_and_says_why(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], "I found 1, and 2 is missing."])
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="answer")
+    limit = m.ToolCallLimitMiddleware(run_limit=1, exit_behavior="answer")
     messages = send(create_agent(model, [search, read], middleware=[limit]))["messages"]
     assert [m.type for m in messages] == ["human", "ai", "tool", "tool", "ai"]
     assert messages[-1].text == "I found 1, and 2 is missing."
@@ -124,19 +116,19 @@ def test_an_answer_is_asked_for_without_tools_and_says_why(send: Ask) -> None:
 
 def test_an_error_carries_the_numbers_and_all_work_is_kept(send: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2"), r("3")], "Fine."])
-    limit = ToolCallLimitMiddleware(
+    limit = m.ToolCallLimitMiddleware(
         tool_name="search", thread_limit=5, run_limit=1, exit_behavior="error"
     )
     agent = create_agent(model, [search, read], middleware=[limit], **in_memory())
-    with pytest.raises(ToolCallLimitExceededError, match=r"search: may not .* 1 of 1") as caught:
-        send(agent, config=ONE)
+    with pytest.raises(m.ToolCallLimitExceededError, match=r"search: may not .* 1 of 1") as caught:
+        send(agent, config=THREAD)
     error = caught.value
     assert isinstance(error, TurnError)
     assert (error.tool_name, error.thread_count, error.run_count) == ("search", 1, 1)
     assert (error.thread_limit, error.run_limit) == (5, 1)
     assert pickle.loads(pickle.dumps(error)).tool_name == "search"
-    assert answers(agent.get_state(ONE).values["messages"]) == ["found 1", "refused", "read 3"]
-    assert send(agent, config=ONE)["messages"][-1].text == "Fine."
+    assert answers(agent.get_state(THREAD).values["messages"]) == ["found 1", "refused", "read 3"]
+    assert send(agent, config=THREAD)["messages"][-1].text == "Fine."
 
 
 REJECT, APPROVE = {"type": "reject"}, {"type": "approve"}
@@ -150,13 +142,13 @@ ORDERS = each("order", [1, -1])
 def test_a_call_that_people_reject_does_not_count(send: Ask, call: Ask, order: int) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], [s("3")], "Done."])
     stack: list[Any] = [
-        ToolCallLimitMiddleware(thread_limit=2),
-        HumanInTheLoopMiddleware({"search": True}),
+        m.ToolCallLimitMiddleware(thread_limit=2),
+        m.HumanInTheLoopMiddleware({"search": True}),
     ]
     agent = create_agent(model, [search], middleware=stack[::order], **in_memory())
-    send(agent, config=ONE)
-    call(agent, Command(resume={"decisions": [REJECT, APPROVE]}), ONE)
-    messages = call(agent, Command(resume={"decisions": [APPROVE]}), ONE)["messages"]
+    send(agent, config=THREAD)
+    call(agent, Command(resume={"decisions": [REJECT, APPROVE]}), THREAD)
+    messages = call(agent, Command(resume={"decisions": [APPROVE]}), THREAD)["messages"]
     rejected, *others = answers(messages)
     assert ("rejected" in rejected, others) == (True, ["found 2", "found 3"])
     assert counts(agent) == {"search": 2}
@@ -166,13 +158,13 @@ def test_calls_that_are_edited_in_parallel_do_not_exceed_the_limit_together(
     send: Ask, call: Ask
 ) -> None:
     model = ScriptedChatModel([[s("1"), s("2"), r("3")], "Done."])
-    limit = ToolCallLimitMiddleware(tool_name="read", run_limit=2)
-    review = HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
+    limit = m.ToolCallLimitMiddleware(tool_name="read", run_limit=2)
+    review = m.HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
     agent = create_agent(model, [search, read], middleware=[review, limit], **in_memory())
-    waiting = send(agent, config=ONE)["__interrupt__"]
+    waiting = send(agent, config=THREAD)["__interrupt__"]
     edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
     resume = {question.id: edit for question in waiting}
-    messages = call(agent, Command(resume=resume), ONE)["messages"]
+    messages = call(agent, Command(resume=resume), THREAD)["messages"]
     statuses = [m.status for m in messages if isinstance(m, ToolMessage)]
     assert statuses == ["success", "error", "success"]
     assert counts(agent) == {"read": 2}
@@ -206,10 +198,9 @@ def test_a_call_counts_once_if_its_tool_ran(
     send: Ask, layers: Any, calls: Any, results: list[str], order: int
 ) -> None:
     """By any layer, which may not run it again; a call that a guard refuses has not run."""
-    stack: list[Any] = [ToolCallLimitMiddleware(thread_limit=1), *layers][::order]
-    model = ScriptedChatModel([*([call] for call in calls), "Done."])
-    agent = create_agent(model, [search], middleware=stack, **in_memory())
-    found = answers(send(agent, config=ONE)["messages"])
+    stack: list[Any] = [m.ToolCallLimitMiddleware(thread_limit=1), *layers][::order]
+    agent = agent_of([*([call] for call in calls), "Done."], *stack, tools=[search], **in_memory())
+    found = answers(send(agent, config=THREAD)["messages"])
     assert [text.split(":")[0] for text in found] == results
     assert counts(agent) == {"search": 1}
 
@@ -217,8 +208,8 @@ def test_a_call_counts_once_if_its_tool_ran(
 @ORDERS
 def test_a_limit_that_ends_the_run_takes_precedence(send: Ask, order: int) -> None:
     limits = [
-        ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
-        ToolCallLimitMiddleware(tool_name="search", run_limit=1),
+        m.ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
+        m.ToolCallLimitMiddleware(tool_name="search", run_limit=1),
     ]
     for script in ([[s("1")], [s("2")]], [[s("1"), s("2")]]):
         model = ScriptedChatModel(script)
@@ -239,7 +230,7 @@ class NeverContent(AgentMiddleware[Any, Any]):
 def test_a_hook_that_always_jumps_back_cannot_continue_after_the_limit(
     send: Ask, exit_behavior: Any, last: str, order: int
 ) -> None:
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=exit_behavior)
+    limit = m.ToolCallLimitMiddleware(run_limit=1, exit_behavior=exit_behavior)
     stack: list[Any] = [limit, NeverContent()][::order]
     model = ScriptedChatModel([[s("1"), s("2")], *(["So."] if exit_behavior == "answer" else [])])
     messages = send(create_agent(model, [search], middleware=stack))["messages"]
@@ -257,10 +248,10 @@ WAITS = {"name": "wait", "args": {"query": "?"}}
 
 def test_a_call_that_waits_for_a_person_counts_once_it_has_ended(send: Ask, call: Ask) -> None:
     model = ScriptedChatModel([[s("1"), WAITS, s("2")], [s("3"), WAITS], "Done."])
-    limit = ToolCallLimitMiddleware(thread_limit=3)
+    limit = m.ToolCallLimitMiddleware(thread_limit=3)
     agent = create_agent(model, [search, wait], middleware=[limit], **in_memory())
-    assert "__interrupt__" in send(agent, config=ONE)
-    messages = call(agent, Command(resume="yes"), ONE)["messages"]
+    assert "__interrupt__" in send(agent, config=THREAD)
+    messages = call(agent, Command(resume="yes"), THREAD)["messages"]
     assert answers(messages) == ["found 1", "answered yes", "found 2", "refused", "refused"]
     assert counts(agent) == {"search": 2, "wait": 1}
 
@@ -277,17 +268,16 @@ class DropsReplies(AgentMiddleware[Any, Any]):
 
 
 def test_a_pending_structured_answer_is_not_a_tool_call(send: Ask) -> None:
-    stack: list[Any] = [ToolCallLimitMiddleware(run_limit=0), DropsReplies()]
-    model = ScriptedChatModel([[FINAL]])
-    agent = create_agent(model, [search], middleware=stack, response_format=Answer)
+    stack: list[Any] = [m.ToolCallLimitMiddleware(run_limit=0), DropsReplies()]
+    agent = agent_of([[FINAL]], *stack, tools=[search], response_format=Answer)
     assert send(agent)["structured_response"] == Answer(number=5)
 
 
 def test_a_last_answer_may_be_structured_and_is_asked_for_again(send: Ask) -> None:
-    limit = ToolCallLimitMiddleware(thread_limit=0, exit_behavior="answer")
+    limit = m.ToolCallLimitMiddleware(thread_limit=0, exit_behavior="answer")
     model = ScriptedChatModel([[s("1")], "In prose.", [FINAL]])
     agent = create_agent(model, [search], middleware=[limit], response_format=Answer, **in_memory())
-    assert send(agent, config=ONE)["structured_response"] == Answer(number=5)
+    assert send(agent, config=THREAD)["structured_response"] == Answer(number=5)
     assert [request.tools for request in model.requests[1:]] == [["Answer"], ["Answer"]]
     assert counts(agent) == {}
 
@@ -302,18 +292,17 @@ def test_calls_that_the_provider_runs_do_not_count_and_foreign_metadata_are_igno
     foreign = {"tool_call_limits": {"x": 3}}
     calls: Any = [{**s("1"), "id": "1", "type": "tool_call"}]
     message = AIMessage(content, tool_calls=calls, response_metadata=foreign)
-    limit = ToolCallLimitMiddleware(thread_limit=1)
+    limit = m.ToolCallLimitMiddleware(thread_limit=1)
     tools: list[Any] = [search, {"type": "web_search"}]
-    model = ScriptedChatModel([message, "Done."])
-    agent = create_agent(model, tools, middleware=[limit], **in_memory())
-    assert answers(send(agent, config=ONE)["messages"]) == ["found 1"]
+    agent = agent_of([message, "Done."], limit, tools=tools, **in_memory())
+    assert answers(send(agent, config=THREAD)["messages"]) == ["found 1"]
     assert counts(agent) == {"search": 1}
 
 
 def test_limits_are_named_after_their_tool() -> None:
-    limit = ToolCallLimitMiddleware(tool_name="files:read", run_limit=2)
+    limit = m.ToolCallLimitMiddleware(tool_name="files:read", run_limit=2)
     assert limit.name == "ToolCallLimitMiddleware[files_read]"
-    assert ToolCallLimitMiddleware(run_limit=1, name="all").name == "all"
+    assert m.ToolCallLimitMiddleware(run_limit=1, name="all").name == "all"
 
 
 TOOLS = ("search", "read", "write")
@@ -374,7 +363,7 @@ def tools(ran: Counter[str]) -> list[Any]:
     return [tool_of(name) for name in TOOLS]
 
 
-def covered(limit: ToolCallLimitMiddleware, ran: Counter[str]) -> int:
+def covered(limit: m.ToolCallLimitMiddleware, ran: Counter[str]) -> int:
     return ran.total() if limit.tool_name is None else ran[limit.tool_name]
 
 
@@ -383,27 +372,22 @@ def covered(limit: ToolCallLimitMiddleware, ran: Counter[str]) -> int:
 def test_no_tool_runs_more_often_than_any_limit_allows(
     settings: list[dict[str, Any]], turns: list[list[str]], jumps: list[str | None], place: int
 ) -> None:
-    found = [ToolCallLimitMiddleware(**s, name=f"limit {i}") for i, s in enumerate(settings)]
+    found = [m.ToolCallLimitMiddleware(**s, name=f"limit {i}") for i, s in enumerate(settings)]
     thread: Counter[str] = Counter()
     run: Counter[str] = Counter()
     stack: list[Any] = list(found)
     stack.insert(place, Jumps(jumps))
-    agent = create_agent(
-        ScriptedChatModel([Script(turns)] * 60),
-        tools(run),
-        middleware=stack,
-        checkpointer=InMemorySaver(),
-        handle_tool_errors=True,
+    agent = kept_agent(
+        ScriptedChatModel([Script(turns)] * 60), *stack, tools=tools(run), handle_tool_errors=True
     )
-    config: Any = {"configurable": {"thread_id": "1"}}
     for _ in range(RUNS):
         run.clear()
         try:
-            agent.invoke({"messages": [HumanMessage("Go on")]}, config)
-        except ToolCallLimitExceededError:
+            agent.invoke({"messages": [HumanMessage("Go on")]}, THREAD)
+        except m.ToolCallLimitExceededError:
             assert any(limit.exit_behavior == "error" for limit in found)
         thread += run
-        values = agent.get_state(config).values
+        values = agent.get_state(THREAD).values
         for limit in found:
             assert limit.run_limit is None or covered(limit, run) <= limit.run_limit
             assert limit.thread_limit is None or covered(limit, thread) <= limit.thread_limit
@@ -435,8 +419,8 @@ def test_as_many_run_as_both_limits_allow(
     """Limits that keep places for calls that cannot run would let too few run."""
     run: Counter[str] = Counter()
     stack = [
-        ToolCallLimitMiddleware(run_limit=total),
-        ToolCallLimitMiddleware(tool_name="search", run_limit=searches),
+        m.ToolCallLimitMiddleware(run_limit=total),
+        m.ToolCallLimitMiddleware(tool_name="search", run_limit=searches),
     ]
     model = ScriptedChatModel([Script([names])] * 2)
     agent = create_agent(
@@ -450,11 +434,11 @@ def test_as_many_run_as_both_limits_allow(
 MOST = 3
 
 LIMITS: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
-    "model calls": lambda: ModelCallLimitMiddleware(run_limit=MOST),
-    "tool calls": lambda: ToolCallLimitMiddleware(run_limit=MOST, exit_behavior="end"),
-    "calls of a tool": lambda: ToolCallLimitMiddleware(tool_name="delete", run_limit=MOST),
-    "turns of a budget": lambda: BudgetMiddleware(run=Limits(turns=MOST), exit_behavior="end"),
-    "tools of a budget": lambda: BudgetMiddleware(run=Limits(tool_calls=MOST)),
+    "model calls": lambda: m.ModelCallLimitMiddleware(run_limit=MOST),
+    "tool calls": lambda: m.ToolCallLimitMiddleware(run_limit=MOST, exit_behavior="end"),
+    "calls of a tool": lambda: m.ToolCallLimitMiddleware(tool_name="delete", run_limit=MOST),
+    "turns of a budget": lambda: m.BudgetMiddleware(run=m.Limits(turns=MOST), exit_behavior="end"),
+    "tools of a budget": lambda: m.BudgetMiddleware(run=m.Limits(tool_calls=MOST)),
 }
 
 
@@ -481,15 +465,13 @@ class Desk:
             return AIMessage("", tool_calls=[call])
 
         self.model = ScriptedChatModel([answer] * 200)
-        reviewer = HumanInTheLoopMiddleware({"delete": True}, interrupt_mode=mode)
-        self.agent = create_agent(
-            self.model, [delete], middleware=[limit, reviewer], checkpointer=InMemorySaver()
-        )
+        reviewer = m.HumanInTheLoopMiddleware({"delete": True}, interrupt_mode=mode)
+        self.agent = kept_agent(self.model, limit, reviewer, tools=[delete])
 
     def approve_all(self, act: Ask) -> None:
         """Approve until nothing waits."""
         for _ in range(20):
-            if not review.pending(self.agent, ONE):
+            if not review.pending(self.agent, THREAD):
                 return
             act("approve", self.agent)
         raise AssertionError("The run goes on after 20 approvals.")
@@ -503,12 +485,12 @@ def test_a_run_that_is_reviewed_again_and_again_has_one_limit(
     act: Ask, limit: str, mode: str
 ) -> None:
     desk = Desk(LIMITS[limit](), mode)
-    desk.agent.invoke({"messages": "Delete all."}, ONE)
+    desk.agent.invoke({"messages": "Delete all."}, THREAD)
     desk.approve_all(act)
     assert 0 < len(desk.deleted) <= MOST
     # The next message begins a run, which has the whole limit.
     before = len(desk.deleted)
-    desk.agent.invoke({"messages": "Go on."}, ONE)
+    desk.agent.invoke({"messages": "Go on."}, THREAD)
     desk.approve_all(act)
     assert len(desk.deleted) - before == before
 
@@ -518,13 +500,13 @@ def test_a_run_that_goes_on_after_a_failure_continues_with_its_count(
     act: Ask, limit: str, mode: str
 ) -> None:
     desk = Desk(LIMITS[limit](), mode)
-    desk.agent.invoke({"messages": "Delete all."}, ONE)
+    desk.agent.invoke({"messages": "Delete all."}, THREAD)
     act("approve", desk.agent)
     desk.broken = True
     with pytest.raises(ConnectionError):
         act("approve", desk.agent)
     desk.broken = False
-    desk.agent.invoke(None, ONE)
+    desk.agent.invoke(None, THREAD)
     desk.approve_all(act)
     assert 0 < len(desk.deleted) <= MOST
 
@@ -532,7 +514,7 @@ def test_a_run_that_goes_on_after_a_failure_continues_with_its_count(
 @EVERY
 def test_a_message_in_place_of_a_decision_begins_a_run(act: Ask, limit: str, mode: str) -> None:
     desk = Desk(LIMITS[limit](), mode)
-    desk.agent.invoke({"messages": "Delete all."}, ONE)
+    desk.agent.invoke({"messages": "Delete all."}, THREAD)
     act("approve", desk.agent)
     act("approve", desk.agent)
     assert len(desk.deleted) == 2

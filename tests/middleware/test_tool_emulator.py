@@ -12,17 +12,11 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from stack_agents import agent_of
 
-from agent_factory import (
-    AgentMiddleware,
-    InjectedState,
-    ModelRequest,
-    ToolCallRequest,
-    ToolRuntime,
-    TurnError,
-    create_agent,
-)
+from agent_factory import AgentMiddleware, ModelRequest, ToolCallRequest, TurnError, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware, LLMToolEmulator
+from agent_factory.prebuilt import InjectedState, ToolRuntime
 from agent_factory.testing import ScriptedChatModel
 from tables import each
 
@@ -116,8 +110,7 @@ def test_without_a_known_model_the_error_says_to_pass_one(call: Run) -> None:
 
 def test_arguments_that_do_not_fit_become_the_error_of_a_real_call(call: Run) -> None:
     wrong = [ask("weather", "w", town="Ulm")]
-    emulated = ScriptedChatModel([wrong, "ok"])
-    agent = create_agent(emulated, [weather], middleware=[LLMToolEmulator()])
+    agent = agent_of([wrong, "ok"], LLMToolEmulator(), tools=[weather])
     message = call(agent, GO)["messages"][2]
     real = call(create_agent(ScriptedChatModel([wrong, "ok"]), [weather]), GO)["messages"][2]
     assert (message.text, message.status) == (real.text, "error")
@@ -150,8 +143,7 @@ def test_layers_may_offer_a_tool_that_is_emulated_and_change_its_result(call: Ru
             message = yield request
             return message.model_copy(update={"content": message.text.upper()})
 
-    model = ScriptedChatModel([[ask("weather", city="Ulm")], "rain", "ok"])
-    agent = create_agent(model, middleware=[Offers(), LLMToolEmulator()])
+    agent = agent_of([[ask("weather", city="Ulm")], "rain", "ok"], Offers(), LLMToolEmulator())
     assert call(agent, GO)["messages"][2].text == "RAIN"
 
 

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, tool
+from stack_agents import agent_of
 
 from agent_factory import AgentFactoryError, AgentMiddleware, TurnError, create_agent
-from agent_factory.middleware import (
-    ModelCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from samples import tool_results
 from tables import each
@@ -34,7 +31,7 @@ def agent(*own: Any, tools: Any = (fail,), **settings: Any) -> Any:
 
 
 def test_by_default_the_model_reads_what_failed_and_what_it_can_do(call: Any) -> None:
-    result = call(agent(ToolErrorMiddleware()), GO)
+    result = call(agent(m.ToolErrorMiddleware()), GO)
     ((text, status),) = tool_results(result)
     assert text.startswith("fail failed with ValueError: rain.\n")
     assert "try another way" in text
@@ -48,7 +45,7 @@ def test_by_default_the_model_reads_what_failed_and_what_it_can_do(call: Any) ->
         """Fail."""
         raise TimeoutError(why)
 
-    ((text, _),) = tool_results(call(agent(ToolErrorMiddleware(), tools=[slow]), GO))
+    ((text, _),) = tool_results(call(agent(m.ToolErrorMiddleware(), tools=[slow]), GO))
     assert text.startswith("fail failed with TimeoutError: rain.\nIt is not known whether the call")
 
 
@@ -60,8 +57,8 @@ def test_on_error_receives_the_exception_and_the_request() -> None:
         threads.append(threading.current_thread())
         return f"{request.tool_call['name']}({request.tool_call['args']['why']}): {error!r}"
 
-    asked: Any = agent(ToolErrorMiddleware(words))
-    again: Any = agent(ToolErrorMiddleware(words))
+    asked: Any = agent(m.ToolErrorMiddleware(words))
+    again: Any = agent(m.ToolErrorMiddleware(words))
     for reported in (asked.invoke(GO), asyncio.run(again.ainvoke(GO))):
         assert tool_results(reported) == [("fail(rain): ValueError('rain')", "error")]
     assert threads[1] != threading.main_thread()
@@ -71,7 +68,7 @@ def test_a_message_or_blocks_of_a_handler_are_the_result_and_another_value_is_an
     call: Any,
 ) -> None:
     def reported(value: Any, **settings: Any) -> Any:
-        handler = ToolErrorMiddleware(lambda error, request: value, **settings)
+        handler = m.ToolErrorMiddleware(lambda error, request: value, **settings)
         return call(agent(handler), GO)["messages"][2]
 
     made = reported(ToolMessage("from the cache", tool_call_id="whatever", artifact=[1]))
@@ -86,9 +83,9 @@ def test_a_message_or_blocks_of_a_handler_are_the_result_and_another_value_is_an
 
 
 def test_async_runs_call_the_coroutine_and_sync_runs_the_function() -> None:
-    both = ToolErrorMiddleware(lambda error, request: f"now: {error}", aon_error=report_later)
+    both = m.ToolErrorMiddleware(lambda error, request: f"now: {error}", aon_error=report_later)
     assert tool_results(agent(both).invoke(GO)) == [("now: rain", "error")]
-    for middleware in (both, ToolErrorMiddleware(aon_error=report_later)):
+    for middleware in (both, m.ToolErrorMiddleware(aon_error=report_later)):
         result = asyncio.run(agent(middleware).ainvoke(GO))
         assert tool_results(result) == [("later: rain", "error")]
 
@@ -112,7 +109,7 @@ def test_a_coroutine_alone_refuses_sync_runs_before_a_tool_has_failed(switch: An
         runs.append(why)
         return "worked"
 
-    only = agent(ToolErrorMiddleware(aon_error=report_later), tools=[works], **switch)
+    only = agent(m.ToolErrorMiddleware(aon_error=report_later), tools=[works], **switch)
     with pytest.raises(TurnError, match="Pass on_error as well, or run the agent with ainvoke"):
         only.invoke(GO)
     assert not runs
@@ -125,12 +122,12 @@ def raising(error: Exception, request: Any) -> str:
 @each("handler", [raising, lambda error, request: None])
 def test_a_handler_may_let_an_error_pass(call: Any, handler: Any) -> None:
     with pytest.raises(ValueError, match="rain"):
-        call(agent(ToolErrorMiddleware(handler)), GO)
+        call(agent(m.ToolErrorMiddleware(handler)), GO)
 
 
 @each("switch", [True, "Reported.", ValueError])
 def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch: Any) -> None:
-    never = ToolErrorMiddleware(lambda error, request: "never")
+    never = m.ToolErrorMiddleware(lambda error, request: "never")
     ((text, status),) = tool_results(call(agent(never, handle_tool_errors=switch), GO))
     assert text != "never"
     assert status == "error"
@@ -138,21 +135,20 @@ def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch:
 
 @each("tools", [["fail"], ("other", "fail"), [tool(fail)]])
 def test_only_errors_of_the_tools_that_are_named_are_covered(call: Any, tools: Any) -> None:
-    ((_, status),) = tool_results(call(agent(ToolErrorMiddleware(tools=tools)), GO))
+    ((_, status),) = tool_results(call(agent(m.ToolErrorMiddleware(tools=tools)), GO))
     assert status == "error"
-    named = agent(ToolErrorMiddleware(tools=tools), tools=[tool("fail")(works)])
+    named = agent(m.ToolErrorMiddleware(tools=tools), tools=[tool("fail")(works)])
     assert tool_results(call(named, GO)) == [("worked", "success")]
     with pytest.raises(ValueError, match="rain"):
-        call(agent(ToolErrorMiddleware(tools=["other"])), GO)
+        call(agent(m.ToolErrorMiddleware(tools=["other"])), GO)
 
 
 def test_invalid_arguments_are_handled_by_handle_tool_errors_first(call: Any) -> None:
     bad = [{"name": "fail", "args": {}, "id": "f"}]
     lets_through: Any = {"handle_tool_errors": False}
     for switch, start in (({}, "Error invoking tool"), (lets_through, "Mine: ")):
-        middleware = ToolErrorMiddleware(lambda error, request: f"Mine: {error}")
-        model = ScriptedChatModel([bad, "Done."])
-        result = call(create_agent(model, [fail], middleware=[middleware], **switch), GO)
+        middleware = m.ToolErrorMiddleware(lambda error, request: f"Mine: {error}")
+        result = call(agent_of([bad, "Done."], middleware, tools=[fail], **switch), GO)
         ((text, status),) = tool_results(result)
         assert text.startswith(start)
         assert status == "error"
@@ -166,11 +162,8 @@ def test_errors_of_the_library_propagate(call: Any) -> None:
             yield request
 
     with pytest.raises(AgentFactoryError, match="Forgets"):
-        call(agent(ToolErrorMiddleware(), Forgets(), tools=[tool("fail")(works)]), GO)
-    inner = create_agent(
-        ScriptedChatModel([]),
-        middleware=[ModelCallLimitMiddleware(run_limit=0, exit_behavior="error")],
-    )
+        call(agent(m.ToolErrorMiddleware(), Forgets(), tools=[tool("fail")(works)]), GO)
+    inner = agent_of([], m.ModelCallLimitMiddleware(run_limit=0, exit_behavior="error"))
 
     @tool("fail")
     def delegate(why: str) -> str:
@@ -178,13 +171,13 @@ def test_errors_of_the_library_propagate(call: Any) -> None:
         return str(inner.invoke({"messages": why}))
 
     with pytest.raises(TurnError, match="AF340"):
-        call(agent(ToolErrorMiddleware(), tools=[delegate]), GO)
+        call(agent(m.ToolErrorMiddleware(), tools=[delegate]), GO)
 
 
 def test_inside_a_retry_it_leaves_nothing_to_retry(call: Any) -> None:
     """A failed tool that would end the run goes back to the model."""
     direct: BaseTool = tool(return_direct=True)(fail)
-    stack = [ToolRetryMiddleware(initial_delay=60), ToolErrorMiddleware()]
+    stack = [m.ToolRetryMiddleware(initial_delay=60), m.ToolErrorMiddleware()]
     result = call(agent(*stack, tools=[direct]), GO)
     ((text, _),) = tool_results(result)
     assert text.startswith("fail failed with ValueError")
@@ -202,8 +195,8 @@ def reported(*errors: Exception, on_error: Any = None, **settings: Any) -> Any:
             raise left.pop(0)
         return "worked"
 
-    retry = ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False, **settings)
-    return agent(ToolErrorMiddleware(on_error), retry, tools=[fails])
+    retry = m.ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False, **settings)
+    return agent(m.ToolErrorMiddleware(on_error), retry, tools=[fails])
 
 
 def test_it_sees_a_failure_that_retries_inside_of_it_report(call: Any) -> None:
@@ -248,5 +241,5 @@ def test_a_failure_inside_an_agent_in_a_tool_is_not_the_tools_failure(call: Any)
         """Ask another agent."""
         return str(inner.invoke(GO)["messages"][-1].text)
 
-    outer = agent(ToolErrorMiddleware(lambda *_: "answered"), tools=[delegate])
+    outer = agent(m.ToolErrorMiddleware(lambda *_: "answered"), tools=[delegate])
     assert tool_results(call(outer, GO)) == [("Done.", "success")]

@@ -15,46 +15,19 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from agent_factory import (
-    AgentMiddleware,
-    ToolCallRequest,
-    agent_tool,
-    create_agent,
-    get_tools,
-    review,
-)
-from agent_factory.errors import EndlessLoop
-from agent_factory.middleware import (
-    CallChanged,
-    HumanInTheLoopMiddleware,
-    RiskJudge,
-    Rule,
-    ToolPolicy,
-    ToolRetryMiddleware,
-)
-from agent_factory.review import (
-    DecisionNotAllowed,
-    InvalidDecision,
-    UnknownCall,
-    approvals,
-    approvals_of_run,
-    approve,
-    decide,
-    edit,
-    pending,
-    reject,
-    respond,
-    revoke,
-)
+from agent_factory import AgentMiddleware, ToolCallRequest, create_agent, get_tools, review
+from agent_factory import middleware as m
+from agent_factory.errors import EndlessLoop, UnknownCall
+from agent_factory.prebuilt import agent_tool
+from agent_factory.review import approvals, approve, decide, edit, pending, reject, respond, revoke
 from agent_factory.review.standing_approvals import StoredApprovals
 from agent_factory.testing import ScriptedChatModel
+from samples import THREAD, tool_texts
 from samples import edit as edit_into
-from samples import tool_texts
 from tables import each
 
 Go = Callable[..., Any]
 Act = Callable[..., Any]
-ONE: Any = {"configurable": {"thread_id": "1"}}
 APPROVE = {"type": "approve"}
 WEEK = 7 * 86400
 RISKY = '{"reason": "Nobody asked for it.", "probability": 0.9}'
@@ -78,8 +51,8 @@ def act(call: Callable[..., Any]) -> Act:
 
     def act(name: str, agent: Any, *args: Any) -> Any:
         if call.__name__ == "sync":
-            return getattr(review, name)(agent, ONE, *args)
-        return asyncio.run(getattr(review, f"a{name}")(agent, ONE, *args))
+            return getattr(review, name)(agent, THREAD, *args)
+        return asyncio.run(getattr(review, f"a{name}")(agent, THREAD, *args))
 
     return act
 
@@ -107,8 +80,8 @@ class Shop:
             return "found"
 
         mode = options.pop("interrupt_mode", "batched")
-        policy = policy if isinstance(policy, ToolPolicy | dict) else ToolPolicy(*policy)
-        reviews = HumanInTheLoopMiddleware(policy, interrupt_mode=mode)
+        policy = policy if isinstance(policy, m.ToolPolicy | dict) else m.ToolPolicy(*policy)
+        reviews = m.HumanInTheLoopMiddleware(policy, interrupt_mode=mode)
         return create_agent(
             ScriptedChatModel([*self.steps, *["Done."] * 3]),
             [pay, find],
@@ -137,15 +110,15 @@ def test_calls_run_or_wait_or_are_denied(go: Go, act: Act, mode: Any) -> None:
     shop = Shop([*paying(5, 60, 5000), {"name": "find", "args": {"query": "x"}, "id": "f"}])
     agent = shop.agent(
         [
-            Rule("f*", "allow"),
-            Rule("pay", "allow", when={"euros": {"<=": 50}}),
-            Rule("pay", "deny", when={"euros": {">": 1000}}, reason="That is too much."),
-            Rule("pay", "ask", reason="More than 50 euros.", reviewers=["boss"]),
+            m.Rule("f*", "allow"),
+            m.Rule("pay", "allow", when={"euros": {"<=": 50}}),
+            m.Rule("pay", "deny", when={"euros": {">": 1000}}, reason="That is too much."),
+            m.Rule("pay", "ask", reason="More than 50 euros.", reviewers=["boss"]),
         ],
         interrupt_mode=mode,
     )
     go(agent, "Go")
-    (asked,) = pending(agent, ONE).calls
+    (asked,) = pending(agent, THREAD).calls
     assert (asked.args["euros"], asked.reviewers, asked.remember) == (60, ("boss",), None)
     assert asked.question.endswith("\nMore than 50 euros.")
     result = act("approve", agent)
@@ -160,20 +133,22 @@ def test_the_policy_holds_for_edits(go: Go, mode: Any) -> None:
     """An edit into a denied call is refused; other reviewers are asked about their calls."""
     shop = Shop(paying(5))
     rules = [
-        Rule("f*", "allow"),
-        Rule("pay", "deny", when={"euros": {">": 500}}),
-        Rule("pay", "ask", when={"euros": {">": 50}}, reviewers=["boss"]),
+        m.Rule("f*", "allow"),
+        m.Rule("pay", "deny", when={"euros": {">": 500}}),
+        m.Rule("pay", "ask", when={"euros": {">": 50}}, reviewers=["boss"]),
     ]
     agent = shop.agent(rules, interrupt_mode=mode)
     go(agent, "Go")
     # No rule covers a small payment.
-    assert [(call.name, call.reviewers) for call in pending(agent, ONE).calls] == [("pay", ())]
-    with pytest.raises(DecisionNotAllowed, match="policy does not allow the edited call of pay"):
-        edit(agent, ONE, {"euros": 600})
-    edit(agent, ONE, {"euros": 60})
-    (asked,) = pending(agent, ONE).calls
+    assert [(call.name, call.reviewers) for call in pending(agent, THREAD).calls] == [("pay", ())]
+    with pytest.raises(
+        review.DecisionNotAllowed, match="policy does not allow the edited call of pay"
+    ):
+        edit(agent, THREAD, {"euros": 600})
+    edit(agent, THREAD, {"euros": 60})
+    (asked,) = pending(agent, THREAD).calls
     assert (asked.args, asked.reviewers, shop.ran) == ({"euros": 60}, ("boss",), [])
-    approve(agent, ONE)
+    approve(agent, THREAD)
     assert shop.ran == [(60, "Ann")]
 
 
@@ -182,7 +157,7 @@ def test_the_policy_holds_for_edits(go: Go, mode: Any) -> None:
 
 def judged(*verdicts: Any, **options: Any) -> Any:
     judge = ScriptedChatModel(verdicts)
-    return judge, ToolPolicy(Rule("pay", "judge", **options), Rule("*", "allow"), judge=judge)
+    return judge, m.ToolPolicy(m.Rule("pay", "judge", **options), m.Rule("*", "allow"), judge=judge)
 
 
 @MODES
@@ -195,7 +170,7 @@ def test_a_judge_lets_harmless_calls_run_and_asks_about_risky_calls(
     agent = shop.agent(policy, interrupt_mode=mode)
     go(agent, "Pay Ann")
     assert shop.ran == [(5, "Ann")]
-    (asked,) = pending(agent, ONE).calls
+    (asked,) = pending(agent, THREAD).calls
     assert asked.question.endswith("its risk was judged as 0.9: Nobody asked for it.")
     act("approve", agent)
     assert shop.ran == [(5, "Ann"), (6, "Ann")]
@@ -215,14 +190,14 @@ def test_a_judge_fails_closed(go: Go, verdict: Any, otherwise: Any) -> None:
     if otherwise == "deny":
         assert "so it did not run. it could not be judged" in tool_texts(result)[0]
     else:
-        assert "it could not be judged" in pending(agent, ONE).calls[0].question
+        assert "it could not be judged" in pending(agent, THREAD).calls[0].question
 
 
 def test_a_judge_may_have_its_own_criteria(go: Go) -> None:
     model = ScriptedChatModel(['{"reason": "x", "probability": 0.3}'])
-    judge = RiskJudge(model, criteria="Payments", threshold=0.2)
+    judge = m.RiskJudge(model, criteria="Payments", threshold=0.2)
     shop = Shop(paying(5))
-    go(shop.agent(ToolPolicy(Rule("*", "judge"), judge=judge)), "Hi")
+    go(shop.agent(m.ToolPolicy(m.Rule("*", "judge"), judge=judge)), "Hi")
     assert shop.ran == []
     assert "Payments" in model.requests[0].messages[0].text
 
@@ -233,17 +208,17 @@ def test_a_judge_may_have_its_own_criteria(go: Go) -> None:
 @MODES
 def test_a_new_version_of_the_tool_is_asked_about_again(go: Go, act: Act, mode: Any) -> None:
     shop = Shop(paying(5))
-    rules = [Rule("pay", "ask")]
+    rules = [m.Rule("pay", "ask")]
     old = shop.agent(rules, interrupt_mode=mode)
     go(old, "Go")
-    (seen,) = pending(old, ONE).calls
+    (seen,) = pending(old, THREAD).calls
     new = shop.agent(rules, description="Pay twice.", interrupt_mode=mode)
     act("approve", new, seen.digest)
     assert shop.ran == []
-    (asked,) = pending(new, ONE).calls
+    (asked,) = pending(new, THREAD).calls
     assert (asked.args, asked.call_digest == seen.call_digest) == (seen.args, False)
     with pytest.raises(UnknownCall):
-        approve(new, ONE, seen.digest)
+        approve(new, THREAD, seen.digest)
     act("approve", new, asked.digest)
     assert shop.ran == [(5, "Ann")]
 
@@ -251,10 +226,10 @@ def test_a_new_version_of_the_tool_is_asked_about_again(go: Go, act: Act, mode: 
 def test_a_new_version_is_another_call_where_a_run_was_stopped(go: Go, act: Act) -> None:
     shop = Shop(paying(5))
     stopped: Any = {"interrupt_before": ["tools"]}
-    old = shop.agent([Rule("*", "allow")], **stopped)
+    old = shop.agent([m.Rule("*", "allow")], **stopped)
     go(old, "Go")
-    (seen,) = pending(old, ONE).calls
-    new = shop.agent([Rule("*", "allow")], description="Pay twice.", **stopped)
+    (seen,) = pending(old, THREAD).calls
+    new = shop.agent([m.Rule("*", "allow")], description="Pay twice.", **stopped)
     with pytest.raises(UnknownCall):
         act("approve", new, seen.digest)
     act("approve", old, seen.digest)
@@ -263,12 +238,14 @@ def test_a_new_version_is_another_call_where_a_run_was_stopped(go: Go, act: Act)
 
 def test_a_decision_that_names_another_digest_is_refused(go: Go) -> None:
     shop = Shop(paying(5))
-    agent = shop.agent([Rule("pay", "ask")])
+    agent = shop.agent([m.Rule("pay", "ask")])
     go(agent, "Go")
-    with pytest.raises(DecisionNotAllowed, match=r"names the digest 'x'.*Look at the call again"):
-        decide(agent, ONE, {"call-5": {"type": "approve", "digest": "x"}})
-    (asked,) = pending(agent, ONE).calls
-    decide(agent, ONE, {"call-5": {"type": "approve", "digest": asked.call_digest}})
+    with pytest.raises(
+        review.DecisionNotAllowed, match=r"names the digest 'x'.*Look at the call again"
+    ):
+        decide(agent, THREAD, {"call-5": {"type": "approve", "digest": "x"}})
+    (asked,) = pending(agent, THREAD).calls
+    decide(agent, THREAD, {"call-5": {"type": "approve", "digest": asked.call_digest}})
     assert shop.ran == [(5, "Ann")]
 
 
@@ -297,7 +274,7 @@ class Rewrites(AgentMiddleware):
         tools = {tool.name: tool for tool in request.runtime.tools}
         try:
             return (yield replace(request, tool_call=changed, tool=tools[changed["name"]]))
-        except CallChanged as error:
+        except m.CallChanged as error:
             self.seen.append(error.request.tool_call["args"])
             raise
 
@@ -305,20 +282,22 @@ class Rewrites(AgentMiddleware):
 @MODES
 def test_a_call_that_a_layer_changes_is_asked_about_again(go: Go, act: Act, mode: Any) -> None:
     shop, rewrites = Shop(paying(5)), Rewrites(7, layer=True)
-    agent = shop.agent([Rule("pay", "ask")], rewrites, ToolRetryMiddleware(), interrupt_mode=mode)
+    agent = shop.agent(
+        [m.Rule("pay", "ask")], rewrites, m.ToolRetryMiddleware(), interrupt_mode=mode
+    )
     go(agent, "Go")
     act("approve", agent)
-    (asked,) = pending(agent, ONE).calls
+    (asked,) = pending(agent, THREAD).calls
     assert (asked.args["euros"], shop.ran) == (7, [])
     act("approve", agent)
     assert shop.ran == [(7, "Ann")]
     assert {"euros": 7, "to": "Ann"} in rewrites.seen
     # As is a call that a later node changes.
     shop = Shop(paying(5))
-    agent = shop.agent([Rule("pay", "ask")], first=[Rewrites(7, layer=False)])
+    agent = shop.agent([m.Rule("pay", "ask")], first=[Rewrites(7, layer=False)])
     go(agent, "Go")
     act("approve", agent)
-    (asked,) = pending(agent, ONE).calls
+    (asked,) = pending(agent, THREAD).calls
     assert (asked.args["euros"], shop.ran) == (7, [])
     act("reject", agent, "No.")
     assert shop.ran == []
@@ -326,17 +305,17 @@ def test_a_call_that_a_layer_changes_is_asked_about_again(go: Go, act: Act, mode
 
 def test_a_judge_decides_in_a_run_with_one_thread(call: Any) -> None:
     shop, (_, policy) = Shop(paying(5)), judged(HARMLESS)
-    call(shop.agent(policy), {"messages": "Go"}, {**ONE, "max_concurrency": 1})
+    call(shop.agent(policy), {"messages": "Go"}, {**THREAD, "max_concurrency": 1})
     assert shop.ran == [(5, "Ann")]
 
 
 def test_an_edit_that_a_layer_undoes_is_not_made_again(go: Go, act: Act) -> None:
     shop = Shop(paying(7))
     rewrites = Rewrites(7, layer=True)
-    agent = shop.agent([Rule("pay", "ask")], rewrites, interrupt_mode="per_call")
+    agent = shop.agent([m.Rule("pay", "ask")], rewrites, interrupt_mode="per_call")
     go(agent, "Go")
     act("edit", agent, {"euros": 5, "to": "Ann"})
-    (asked,) = pending(agent, ONE).calls
+    (asked,) = pending(agent, THREAD).calls
     assert (asked.args["euros"], shop.ran) == (7, [])
     act("approve", agent)
     assert shop.ran == [(7, "Ann")]
@@ -344,12 +323,12 @@ def test_an_edit_that_a_layer_undoes_is_not_made_again(go: Go, act: Act) -> None
 
 def test_a_call_that_a_layer_makes_a_risky_one_is_asked_about(go: Go, act: Act) -> None:
     shop = Shop([{"name": "find", "args": {"query": "y"}, "id": "f"}])
-    agent = shop.agent([Rule("find", "allow"), Rule("pay", "deny")], Rewrites(7, layer=True))
+    agent = shop.agent([m.Rule("find", "allow"), m.Rule("pay", "deny")], Rewrites(7, layer=True))
     result = go(agent, "Go")
     assert (shop.ran, "does not allow this call of pay" in tool_texts(result)[0]) == ([], True)
     shop = Shop(paying(5))
     agent = shop.agent(
-        [Rule("find", "allow"), Rule("pay", "ask")], Rewrites(0, layer=True, tool="find")
+        [m.Rule("find", "allow"), m.Rule("pay", "ask")], Rewrites(0, layer=True, tool="find")
     )
     go(agent, "Go")
     act("approve", agent)
@@ -358,14 +337,14 @@ def test_a_call_that_a_layer_makes_a_risky_one_is_asked_about(go: Go, act: Act) 
 
 @MODES
 def test_a_rule_that_decides_itself_is_asked_about_each_call(go: Go, act: Act, mode: Any) -> None:
-    class Small(Rule):
+    class Small(m.Rule):
         def matches(self, request: Any) -> bool:
             return super().matches(request) and request.tool_call["args"]["euros"] < 10
 
     shop = Shop(paying(5, 60))
     agent = shop.agent([Small("pay", "allow")], interrupt_mode=mode)
     go(agent, "Go")
-    assert [asked.args["euros"] for asked in pending(agent, ONE).calls] == [60]
+    assert [asked.args["euros"] for asked in pending(agent, THREAD).calls] == [60]
     act("reject", agent, "No.")
     assert shop.ran == [(5, "Ann")]
 
@@ -373,16 +352,16 @@ def test_a_rule_that_decides_itself_is_asked_about_each_call(go: Go, act: Act, m
 def test_a_record_of_a_review_in_another_form_counts_for_nothing(go: Go) -> None:
     """A model cannot write records; a thread of an older version has the ids alone."""
     shop = Shop(paying(5))
-    agent = shop.agent([Rule("pay", "ask")])
+    agent = shop.agent([m.Rule("pay", "ask")])
     go(agent, "Go")
-    (asked,) = pending(agent, ONE).calls
-    messages = agent.get_state(ONE).values["messages"]
+    (asked,) = pending(agent, THREAD).calls
+    messages = agent.get_state(THREAD).values["messages"]
     record = {"HumanInTheLoopMiddleware": {"call-5": "forged"}}
     forged = messages[-1].model_copy(update={"response_metadata": {"reviewed_calls": record}})
-    agent.update_state(ONE, {"messages": [forged]}, "HumanInTheLoopMiddleware.after_model")
-    agent.invoke(None, ONE)
+    agent.update_state(THREAD, {"messages": [forged]}, "HumanInTheLoopMiddleware.after_model")
+    agent.invoke(None, THREAD)
     assert shop.ran == []
-    assert pending(agent, ONE).calls[0].call_digest == asked.call_digest
+    assert pending(agent, THREAD).calls[0].call_digest == asked.call_digest
 
 
 @MODES
@@ -398,20 +377,20 @@ def test_an_answer_to_the_tool_is_not_taken_for_a_decision_about_its_call(
             return "paid"
 
         pay.__doc__ = description
-        reviews = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+        reviews = m.HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
         model = ScriptedChatModel([[CALL], "Done."])
         return create_agent(model, [pay], middleware=[reviews], **options)
 
     old, new = desk("Pay."), desk("Pay twice.")
     go(old, "Go")
-    approve(old, ONE)
-    assert [call.kind for call in pending(old, ONE).calls] == ["question"]
-    respond(new, ONE, "yes")
-    (asked,) = pending(new, ONE).calls
+    approve(old, THREAD)
+    assert [call.kind for call in pending(old, THREAD).calls] == ["question"]
+    respond(new, THREAD, "yes")
+    (asked,) = pending(new, THREAD).calls
     assert (asked.kind, asked.args, ran) == ("review", {"euros": 5}, [])
-    approve(new, ONE)
-    assert [call.kind for call in pending(new, ONE).calls] == ["question"]
-    respond(new, ONE, "yes again")
+    approve(new, THREAD)
+    assert [call.kind for call in pending(new, THREAD).calls] == ["question"]
+    respond(new, THREAD, "yes again")
     assert ran == ["yes again"]
 
 
@@ -429,22 +408,22 @@ def test_a_tool_that_a_layer_brings_is_asked_about_once(go: Go) -> None:
             return (yield replace(request, tool=extra))
 
     model = ScriptedChatModel([[{**CALL, "name": "extra"}], "Done."])
-    stack: list[Any] = [HumanInTheLoopMiddleware(ToolPolicy(Rule("extra", "ask"))), Brings()]
+    stack: list[Any] = [m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("extra", "ask"))), Brings()]
     agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
     go(agent, "Go")
-    approve(agent, ONE)
+    approve(agent, THREAD)
     assert ran == [5]
 
 
 def test_tools_of_an_agent_inside_are_not_held_to_the_approval_of_the_outer_call(go: Go) -> None:
     shop = Shop(paying(5))
-    clerk = shop.agent([Rule("*", "allow")], name="clerk", checkpointer=None, store=None)
+    clerk = shop.agent([m.Rule("*", "allow")], name="clerk", checkpointer=None, store=None)
     request = {"name": "clerk", "args": {"request": "Pay 5."}, "id": "c"}
     model, tools = ScriptedChatModel([[request], "Done."]), [agent_tool(clerk, description="Pays.")]
-    stack: list[Any] = [HumanInTheLoopMiddleware(ToolPolicy(Rule("clerk", "ask")))]
+    stack: list[Any] = [m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("clerk", "ask")))]
     boss = create_agent(model, tools, middleware=stack, checkpointer=shop.saver)
     go(boss, "Go")
-    approve(boss, ONE)
+    approve(boss, THREAD)
     assert shop.ran == [(5, "Ann")]
 
 
@@ -459,12 +438,12 @@ def remembered(**remember: Any) -> dict[str, Any]:
 def test_later_calls_run_by_a_standing_approval(go: Go, act: Act, mode: Any) -> None:
     shop = Shop(paying(5), paying(5, 6), paying(5))
     log: list[Any] = []
-    rules = [Rule("pay", "ask", remember=WEEK)]
+    rules = [m.Rule("pay", "ask", remember=WEEK)]
     agent = shop.agent(rules, interrupt_mode=mode, decisions=log.append)
     go(agent, "Go")
-    assert pending(agent, ONE).calls[0].remember == WEEK
+    assert pending(agent, THREAD).calls[0].remember == WEEK
     act("decide", agent, {"call-5": remembered(by="ann")})
-    (asked,) = pending(agent, ONE).calls
+    (asked,) = pending(agent, THREAD).calls
     assert asked.args["euros"] == 6
     act("approve", agent)
     assert [euros for euros, _ in shop.ran].count(5) == 3
@@ -481,15 +460,15 @@ def test_later_calls_run_by_a_standing_approval(go: Go, act: Act, mode: Any) -> 
 
 @MODES
 def test_a_standing_approval_is_of_one_rule_of_one_review(go: Go, act: Act, mode: Any) -> None:
-    large = Rule("pay", "ask", when={"euros": {">": 50}}, reviewers=["finance"], remember=60)
-    small = Rule("pay", "ask", reviewers=["support"], remember=WEEK)
+    large = m.Rule("pay", "ask", when={"euros": {">": 50}}, reviewers=["finance"], remember=60)
+    small = m.Rule("pay", "ask", reviewers=["support"], remember=WEEK)
     shop = Shop(paying(5), "Done.", paying(70))
     agent = shop.agent([large, small], interrupt_mode=mode)
     go(agent, "Go")
     act("decide", agent, {"call-5": remembered(when={})})
     go(agent, "Go on")
-    assert (pending(agent, ONE).calls[0].reviewers, shop.ran) == (("finance",), [(5, "Ann")])
-    other = HumanInTheLoopMiddleware(ToolPolicy(small), interrupt_mode=mode, name="other")
+    assert (pending(agent, THREAD).calls[0].reviewers, shop.ran) == (("finance",), [(5, "Ann")])
+    other = m.HumanInTheLoopMiddleware(m.ToolPolicy(small), interrupt_mode=mode, name="other")
     go(shop.agent([small], other, interrupt_mode=mode), "Go", thread="2")
     assert shop.ran == [(5, "Ann")]
 
@@ -502,17 +481,17 @@ def test_an_edit_of_a_number_into_a_truth_value_is_an_edit(go: Go, mode: Any) ->
         """Force."""
         ran.append(now)
 
-    review = HumanInTheLoopMiddleware({"force": True}, interrupt_mode=mode)
+    review = m.HumanInTheLoopMiddleware({"force": True}, interrupt_mode=mode)
     model = ScriptedChatModel([[{"name": "force", "args": {"now": 1}, "id": "f"}], "Done."])
     agent = create_agent(model, [force], middleware=[review], checkpointer=InMemorySaver())
     go(agent, "Go")
     action = {"name": "force", "args": {"now": True}}
-    decide(agent, ONE, {"f": {"type": "edit", "edited_action": action}})
+    decide(agent, THREAD, {"f": {"type": "edit", "edited_action": action}})
     assert ran[0] is True
 
 
 def test_a_standing_approval_may_hold_in_one_thread(go: Go, act: Act) -> None:
-    shop, rules = Shop(paying(5), "Done.", paying(6)), [Rule("pay", "ask", remember=WEEK)]
+    shop, rules = Shop(paying(5), "Done.", paying(6)), [m.Rule("pay", "ask", remember=WEEK)]
     agent = shop.agent(rules)
     go(agent, "Go")
     act("decide", agent, {"call-5": remembered(when={"euros": {"<": 9}}, thread=True)})
@@ -526,7 +505,7 @@ def test_a_standing_approval_may_hold_in_one_thread(go: Go, act: Act) -> None:
 def test_a_decision_holds_whatever_was_approved_since_the_question(
     go: Go, act: Act, mode: Any
 ) -> None:
-    shop, rules = Shop(paying(5, 6)), [Rule("pay", "ask", remember=WEEK)]
+    shop, rules = Shop(paying(5, 6)), [m.Rule("pay", "ask", remember=WEEK)]
     agent = shop.agent(rules, interrupt_mode=mode)
     go(agent, "Go")
     go(shop.agent(rules, interrupt_mode=mode), "Go", thread="2")
@@ -538,7 +517,7 @@ def test_a_decision_holds_whatever_was_approved_since_the_question(
 
 
 def test_a_call_waits_again_if_its_approval_was_revoked_meanwhile(go: Go, act: Act) -> None:
-    shop, rules = Shop(paying(5), paying(5, 6)), [Rule("pay", "ask", remember=WEEK)]
+    shop, rules = Shop(paying(5), paying(5, 6)), [m.Rule("pay", "ask", remember=WEEK)]
     agent = shop.agent(rules)
     go(agent, "Go")
     act("decide", agent, {"call-5": remembered()})  # of the next calls, 6 is asked about
@@ -546,7 +525,7 @@ def test_a_call_waits_again_if_its_approval_was_revoked_meanwhile(go: Go, act: A
     revoke(agent, approval.id, by="bob")
     act("approve", agent)
     assert shop.ran == [(5, "Ann"), (6, "Ann")]
-    (asked,) = pending(agent, ONE).calls
+    (asked,) = pending(agent, THREAD).calls
     assert asked.args["euros"] == 5
     act("approve", agent)
     assert shop.ran == [(5, "Ann"), (6, "Ann"), (5, "Ann")]
@@ -561,21 +540,23 @@ def test_an_approval_that_was_revoked_while_its_call_waits_does_not_let_it_run(g
         return "paid"
 
     model = ScriptedChatModel([[CALL], "Done.", [{**CALL, "id": "q"}], "Done."])
-    stack: list[Any] = [HumanInTheLoopMiddleware(ToolPolicy(Rule("pay", "ask", remember=WEEK)))]
+    stack: list[Any] = [
+        m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("pay", "ask", remember=WEEK)))
+    ]
     options: Any = {"checkpointer": shop.saver, "store": shop.store}
     agent = create_agent(model, [pay], middleware=stack, **options)
     go(agent, "Go")
-    decide(agent, ONE, {"p": remembered()})
-    respond(agent, ONE, "yes")
+    decide(agent, THREAD, {"p": remembered()})
+    respond(agent, THREAD, "yes")
     go(agent, "Again")
-    assert [call.kind for call in pending(agent, ONE).calls] == ["question"]
+    assert [call.kind for call in pending(agent, THREAD).calls] == ["question"]
     revoke(agent, approvals(agent)[0].id, by="bob")
-    respond(agent, ONE, "no")
-    (asked,) = pending(agent, ONE).calls
+    respond(agent, THREAD, "no")
+    (asked,) = pending(agent, THREAD).calls
     assert (asked.kind, ran) == ("review", ["yes"])
     assert asked.question.endswith("Its standing approval was revoked or has expired.")
-    approve(agent, ONE)
-    respond(agent, ONE, "no")
+    approve(agent, THREAD)
+    respond(agent, THREAD, "no")
     assert ran == ["yes", "no"]
 
 
@@ -598,28 +579,28 @@ def test_an_approval_that_the_policy_does_not_allow_is_refused(
 ) -> None:
     """Without a store and a rule for it, nothing is remembered."""
     options = {key: rule[key] for key in rule if key == "store"}
-    agent = Shop(paying(5)).agent([Rule("pay", "ask", remember=rule.get("remember"))], **options)
+    agent = Shop(paying(5)).agent([m.Rule("pay", "ask", remember=rule.get("remember"))], **options)
     go(agent, "Go")
     decision = remembered(**remember)
-    with pytest.raises(DecisionNotAllowed, match=message):
-        decide(agent, ONE, {"call-5": decision})
-    with pytest.raises(DecisionNotAllowed, match=message):
+    with pytest.raises(review.DecisionNotAllowed, match=message):
+        decide(agent, THREAD, {"call-5": decision})
+    with pytest.raises(review.DecisionNotAllowed, match=message):
         go(agent, Command(resume={"decisions": [decision]}))
-    with pytest.raises(InvalidDecision, match="'reject' takes no 'remember'"):
-        decide(agent, ONE, {"call-5": {**decision, "type": "reject"}})
+    with pytest.raises(review.InvalidDecision, match="'reject' takes no 'remember'"):
+        decide(agent, THREAD, {"call-5": {**decision, "type": "reject"}})
     if not options:
         assert approvals(agent) == []
 
 
 def test_a_block_may_announce_where_approvals_are_kept(go: Go) -> None:
     shop, kept = Shop(paying(5)), InMemoryStore()
-    agent = shop.agent([Rule("pay", "ask", remember=WEEK)], store=None)
+    agent = shop.agent([m.Rule("pay", "ask", remember=WEEK)], store=None)
     for scope, thread, ran in (("acme", "1", 1), ("acme", "2", 2), ("other", "3", 2)):
-        with approvals_of_run(StoredApprovals(kept, scope=(scope,))):
-            agent = shop.agent([Rule("pay", "ask", remember=WEEK)], store=None)
+        with review.approvals_of_run(StoredApprovals(kept, scope=(scope,))):
+            agent = shop.agent([m.Rule("pay", "ask", remember=WEEK)], store=None)
             go(agent, "Go", thread=thread)
             if thread == "1":
-                decide(agent, ONE, {"call-5": remembered()})
+                decide(agent, THREAD, {"call-5": remembered()})
         assert len(shop.ran) == ran
 
 
@@ -633,7 +614,7 @@ def test_a_hook_can_get_the_tools_of_its_agent(go: Go) -> None:
         def before_model(self, state: Any, runtime: Any) -> None:
             seen.append(sorted(get_tools()))
 
-    go(Shop("Hi.").agent([Rule("*", "allow")], Looks()), "Go")
+    go(Shop("Hi.").agent([m.Rule("*", "allow")], Looks()), "Go")
     assert (seen, dict(get_tools())) == ([["find", "pay"]], {})
 
 
@@ -641,11 +622,11 @@ def test_a_condition_may_stand_in_a_dict_of_tools(go: Go) -> None:
     shop = Shop(paying(5, 60))
     agent = shop.agent({"pay": {"allowed_decisions": ["reject"], "when": {"euros": {">": 50}}}})
     go(agent, "Go")
-    (asked,) = pending(agent, ONE).calls
+    (asked,) = pending(agent, THREAD).calls
     assert asked.args["euros"] == 60
-    reject(agent, ONE, "No.")
+    reject(agent, THREAD, "No.")
     assert shop.ran == [(5, "Ann")]
-    assert isinstance(agent.get_state(ONE).values["messages"][-1], AIMessage)
+    assert isinstance(agent.get_state(THREAD).values["messages"][-1], AIMessage)
 
 
 # What the thread has seen
@@ -668,13 +649,13 @@ def test_a_condition_on_what_was_seen_holds_if_all_of_it_was_seen(
     action: Any, labels: Any, seen: Any
 ) -> None:
     """The key `seen` is never an argument."""
-    rule = Rule("mail", action, when={"seen": seen})
+    rule = m.Rule("mail", action, when={"seen": seen})
     needed = {seen} if isinstance(seen, str) else set(seen)
     assert rule.matches(request_of(state_with(*labels), seen=seen)) is (needed <= set(labels))
 
 
 def test_a_condition_may_be_about_the_thread_and_about_arguments() -> None:
-    rule = Rule("mail", "ask", when={"seen": "private", "to": {"like": "*@evil.example"}})
+    rule = m.Rule("mail", "ask", when={"seen": "private", "to": {"like": "*@evil.example"}})
     evil, kind = {"to": "x@evil.example"}, {"to": "x@kind.example"}
     assert rule.matches(request_of(state_with("private"), **evil))
     assert not rule.matches(request_of(state_with("private"), **kind))
@@ -686,14 +667,14 @@ def test_a_condition_may_be_about_the_thread_and_about_arguments() -> None:
 @each("action, matches", [("allow", False), ("ask", True), ("deny", True)])
 def test_a_call_without_a_state_is_restricted(state: Any, action: Any, matches: bool) -> None:
     """Nobody knows what its thread has seen."""
-    rule = Rule("mail", action, when={"seen": "untrusted"})
+    rule = m.Rule("mail", action, when={"seen": "untrusted"})
     assert rule.matches(request_of(state)) is matches
 
 
 @each("value", [True, "seen", "outside", [], ["private", "x"], {"==": "x"}, 1])
 def test_a_condition_on_an_argument_named_seen_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="For an argument of this name, pass a function"):
-        Rule("mail", "ask", when={"seen": value})
+        m.Rule("mail", "ask", when={"seen": value})
 
 
 # Several reviews in one stack
@@ -701,8 +682,8 @@ def test_a_condition_on_an_argument_named_seen_is_refused(value: Any) -> None:
 FIND = ("find", {"query": "x"})
 
 
-def reviewing(*tools: str, mode: Any = "per_call") -> HumanInTheLoopMiddleware:
-    return HumanInTheLoopMiddleware(dict.fromkeys(tools, True), interrupt_mode=mode, name="outer")
+def reviewing(*tools: str, mode: Any = "per_call") -> m.HumanInTheLoopMiddleware:
+    return m.HumanInTheLoopMiddleware(dict.fromkeys(tools, True), interrupt_mode=mode, name="outer")
 
 
 def talk(go: Go, shop: Shop, outer: Any, inner: Any, *answers: Any, more: Any = ()) -> list[Any]:
@@ -746,7 +727,7 @@ def test_the_outer_review_decides_about_what_the_inner_one_has_edited(
     assert asked == [FIND, ("pay", {"euros": 1000})]
     assert shop.ran == ran
     if ran:
-        messages = shop.agent({}).get_state(ONE).values["messages"]
+        messages = shop.agent({}).get_state(THREAD).values["messages"]
         assert "You asked for find" in messages[2].text
 
 
@@ -769,7 +750,7 @@ def test_an_edit_of_both_reviews_is_kept_when_the_call_begins_again(go: Go) -> N
 @MODES
 def test_a_call_that_changes_each_time_ends_with_an_error(go: Go, mode: Any) -> None:
     shop, judge = finding(), ScriptedChatModel([HARMLESS] * 100)
-    policy = ToolPolicy(Rule("*", "judge"), judge=judge)
+    policy = m.ToolPolicy(m.Rule("*", "judge"), judge=judge)
     agent = shop.agent(policy, Changes(map(str, count())), interrupt_mode=mode)
     with pytest.raises(EndlessLoop, match="layers changed this call 10 times"):
         go(agent, "Hi")

@@ -21,12 +21,11 @@ from langgraph.store.memory import InMemoryStore
 from agent_factory import ModelRequest, create_agent, warnings_of, wrap_model_call
 from agent_factory import middleware as m
 from agent_factory.review.records import MARKS
-from agent_factory.testing import ScriptedChatModel, check_middleware
-from samples import tool_messages
+from agent_factory.testing import ScriptedChatModel
+from samples import THREAD, tool_messages
 from tables import each
 
 Call = Callable[..., Any]
-ONE: Any = {"configurable": {"thread_id": "1"}}
 LARGE = "".join(f"line {number}\n" for number in range(20_000))[:200_000]
 PLACES = ["thread", "store", "folder"]
 
@@ -72,7 +71,7 @@ def test_a_large_result_costs_under_two_kilobytes_in_each_later_request(
     steps = ["It is long.", "Still.", "Yes."]
     model, agent = agent_of(LARGE, steps, place=place_of(place, tmp_path))
     for line in ("Fetch it", "And?", "And now?"):
-        result = call(agent, {"messages": [("user", line)]}, ONE)
+        result = call(agent, {"messages": [("user", line)]}, THREAD)
     assert len(model.requests) == 4
     shown = [last_result(record.messages) for record in model.requests[1:]]
     assert [size_of(message) < 2000 for message in shown] == [True] * 3
@@ -87,7 +86,7 @@ def test_a_large_result_costs_under_two_kilobytes_in_each_later_request(
 @each("character", ["x", "é", "漢", "🦉"])
 def test_any_script_costs_under_two_kilobytes(call: Call, character: str) -> None:
     model, agent = agent_of(character * 200_000, ["ok"])
-    call(agent, {"messages": "Fetch it"}, ONE)
+    call(agent, {"messages": "Fetch it"}, THREAD)
     shown = last_result(model.requests[1].messages)
     assert size_of(shown) < 2000
     assert shown.text.startswith(character * 250)
@@ -98,7 +97,7 @@ def test_a_result_comes_back_in_pages(call: Call, place: str, tmp_path: Path) ->
     # A page that is too long is cut.
     pages = [recall("f", start=start, length=10**9) for start in range(0, 200_000, 20_000)]
     model, agent = agent_of(LARGE, [*pages, "Read."], place=place_of(place, tmp_path))
-    result = call(agent, {"messages": "Fetch it"}, ONE)
+    result = call(agent, {"messages": "Fetch it"}, THREAD)
     found = ""
     for message in result["messages"]:
         if isinstance(message, ToolMessage) and message.name == "recall":
@@ -125,7 +124,7 @@ def test_any_text_and_any_blocks_come_back_character_for_character(
     folder = tmp_path_factory.mktemp("results")
     steps = [recall("f"), "ok"]
     _, agent = agent_of(content, steps, place=place_of(place, folder), threshold=2, preview=0)
-    found = last_result(agent.invoke({"messages": "Fetch it"}, ONE)["messages"]).text
+    found = last_result(agent.invoke({"messages": "Fetch it"}, THREAD)["messages"]).text
     assert (json.loads(found) if as_blocks else found) == content
 
 
@@ -135,7 +134,7 @@ PICTURE = {"type": "image", "base64": "QUJD" * 20_000, "mime_type": "image/png"}
 def test_an_image_stays_where_the_model_sees_it(call: Call) -> None:
     for more in ([], [{"type": "text", "text": LARGE}]):
         model, agent = agent_of([*more, PICTURE], ["Nice."])
-        call(agent, {"messages": "Fetch it"}, ONE)
+        call(agent, {"messages": "Fetch it"}, THREAD)
         content: Any = last_result(model.requests[1].messages).content
         assert content[-1] == PICTURE
         assert [len(block["text"]) < 2000 for block in content[:-1]] == [True] * len(more)
@@ -145,7 +144,7 @@ def test_a_block_comes_back_as_it_is(call: Call) -> None:
     content = [{"type": "text", "text": "see"}, PICTURE]
     steps = [recall("f", block=1), recall("f", block=2), recall("#1", block=0), "ok"]
     _, agent = agent_of(content, steps)
-    _, found, *missing = tool_messages(call(agent, {"messages": "Go"}, ONE))
+    _, found, *missing = tool_messages(call(agent, {"messages": "Go"}, THREAD))
     assert found.content == [PICTURE]
     assert "has no block 2: it has 2 blocks" in missing[0].text
     assert "it has 0 blocks" in missing[1].text
@@ -177,7 +176,7 @@ def test_what_json_cannot_hold_or_would_change_stays_in_the_thread(
 def test_messages_are_listed_with_their_numbers(call: Call) -> None:
     """The calls of a message come back with their arguments."""
     _, agent = agent_of("short", [recall("list"), recall("#3"), recall("#2"), "ok"])
-    result = call(agent, {"messages": "Fetch it"}, ONE)
+    result = call(agent, {"messages": "Fetch it"}, THREAD)
     listed, third, second = [m.text for m in tool_messages(result)[1:]]
     lines = "#1 User: Fetch it\n#2 Assistant called fetch with {}\n#3 Tool fetch: short\n"
     assert listed.startswith(lines)
@@ -206,7 +205,7 @@ def test_of_several_results_of_one_call_id_the_newest_comes_back(call: Call) -> 
 )
 def test_a_wrong_request_gets_an_error_to_read(call: Call, asked: Any, problem: str) -> None:
     _, agent = agent_of(LARGE, [asked, "ok"])
-    message = last_result(call(agent, {"messages": "Fetch it"}, ONE)["messages"])
+    message = last_result(call(agent, {"messages": "Fetch it"}, THREAD)["messages"])
     assert problem in message.text
     assert message.status == "error"
 
@@ -245,9 +244,9 @@ def test_a_result_that_is_lost_gets_an_error_to_read(
     call: Call, place: str, damage: Any, problem: str, tmp_path: Path
 ) -> None:
     _, agent = agent_of(LARGE, ["ok", recall("f"), "I see."], place=place_of(place, tmp_path))
-    call(agent, {"messages": "Fetch it"}, ONE)
+    call(agent, {"messages": "Fetch it"}, THREAD)
     damage(agent, tmp_path)
-    message = last_result(call(agent, {"messages": "And?"}, ONE)["messages"])
+    message = last_result(call(agent, {"messages": "And?"}, THREAD)["messages"])
     assert (message.status, "Call the tool again" in message.text) == ("error", True)
     assert problem in message.text
 
@@ -302,10 +301,10 @@ def test_files_have_safe_names_and_a_write_that_fails_leaves_no_file_and_no_chan
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", full)
         with pytest.raises(OSError, match="No space left"):
-            call(agent, {"messages": "Fetch it"}, ONE)
+            call(agent, {"messages": "Fetch it"}, THREAD)
     assert list(tmp_path.iterdir()) == []
-    assert last_result(agent.get_state(ONE).values["messages"]).text == LARGE
-    assert call(agent, None, ONE)["messages"][-1].text == "ok"
+    assert last_result(agent.get_state(THREAD).values["messages"]).text == LARGE
+    assert call(agent, None, THREAD)["messages"][-1].text == "ok"
     (path,) = tmp_path.iterdir()
     assert len(path.stem) == 64
     assert json.loads(path.read_text()) == LARGE
@@ -326,7 +325,7 @@ def test_threads_do_not_share_what_they_store_and_the_tool_may_have_another_name
     steps = [[{"name": "look_back", "args": {"id": "f", "length": 6}}], "ok"]
     place: Any = {"place": "store", "namespace": ("mine", "results")}
     model, agent = agent_of(LARGE, steps, tool_name="look_back", **place)
-    result = call(agent, {"messages": "Fetch it"}, ONE)
+    result = call(agent, {"messages": "Fetch it"}, THREAD)
     assert 'look_back(id="' in model.requests[1].messages[-1].text
     assert last_result(result["messages"]).text.startswith("line 0")
     (item,) = agent.store.search(("mine",))
@@ -379,8 +378,8 @@ def test_placeholders_say_how_to_recall_only_if_the_tool_is_offered(call: Call) 
 def test_what_was_cleared_and_offloaded_comes_back(call: Call, tmp_path: Path) -> None:
     edits = m.ContextEditingMiddleware(edits=[m.ClearToolUsesEdit(trigger=50, keep=0)])
     model, agent = agent_of(LARGE, ["a", recall("f", length=5), "b"], edits, place=tmp_path)
-    call(agent, {"messages": "Fetch it"}, ONE)
-    result = call(agent, {"messages": "And?"}, ONE)
+    call(agent, {"messages": "Fetch it"}, THREAD)
+    result = call(agent, {"messages": "And?"}, THREAD)
     assert last_result(model.requests[2].messages).text.startswith("[cleared]")
     assert last_result(result["messages"]).text.startswith("line \n[Characters 0 to 5 of 200,000")
 
@@ -407,7 +406,7 @@ def test_small_results_that_exceed_the_window_together_are_shortened(
     stack, saver = [m.ToolResultOffloadMiddleware()], InMemorySaver()
     agent = create_agent(model, [fetching("x" * 9_000)], middleware=stack, checkpointer=saver)
     for text in ("Fetch", "And?"):
-        call(agent, {"messages": text}, ONE)
+        call(agent, {"messages": text}, THREAD)
     for record in model.requests[1:]:
         sizes = [len(message.text) for message in tool_messages({"messages": record.messages})]
         assert (len(sizes), sum(size < 9_000 for size in sizes)) == (6, shortened)
@@ -416,7 +415,7 @@ def test_small_results_that_exceed_the_window_together_are_shortened(
 def test_below_the_threshold_nothing_changes(call: Call) -> None:
     for threshold, size in ((100, 100), (None, 200_000)):
         model, agent = agent_of("x" * size, ["ok"], threshold=threshold)
-        call(agent, {"messages": "Fetch it"}, ONE)
+        call(agent, {"messages": "Fetch it"}, THREAD)
         assert last_result(model.requests[1].messages).text == "x" * size
 
 
@@ -434,16 +433,6 @@ def test_it_belongs_outside_of_what_works_with_the_short_form(other: Any) -> Non
     assert codes(offload, other()) == []
     assert codes(other(), offload) == ["AF204"]
     assert codes(offload, other(keep_thread=False)) == ["AF208"]
-
-
-@pytest.mark.long
-@each("place", ["thread", "store"])
-def test_it_keeps_the_laws_of_middleware(place: Any) -> None:
-    check_middleware(
-        lambda: m.ToolResultOffloadMiddleware(place=place, threshold=3),
-        store=InMemoryStore(),
-        without=["leaves_agents_alone"] if place == "store" else [],  # its agent has no store
-    )
 
 
 def test_the_tool_can_be_called_by_a_test() -> None:

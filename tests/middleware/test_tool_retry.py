@@ -20,26 +20,21 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.types import Command, interrupt
+from stack_agents import agent_of, kept_agent
 
 from agent_factory import AgentMiddleware, create_agent
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
-from samples import tool_results
+from samples import THREAD, tool_results
 from tables import each
 from waiting import run_virtually
 
 GO: Any = {"messages": "Go"}
-ONE: Any = {"configurable": {"thread_id": "1"}}
 FETCH = [{"name": "fetch", "args": {"page": 1}, "id": "f"}]
 
 
-def retry(**settings: Any) -> ToolRetryMiddleware:
-    return ToolRetryMiddleware(**{"initial_delay": 0.0001, **settings})
+def retry(**settings: Any) -> m.ToolRetryMiddleware:
+    return m.ToolRetryMiddleware(**{"initial_delay": 0.0001, **settings})
 
 
 class Flaky:
@@ -163,8 +158,7 @@ def test_arguments_that_do_not_fit_are_tried_again_only_if_retry_on_says_so(
     """They would not fit the next time either."""
     seen: list[Any] = []
     stack = [retry(retry_on=retry_on), Counting(seen)]
-    model = ScriptedChatModel([BAD, "Done."])
-    agent = create_agent(model, [Flaky().tool()], middleware=stack, handle_tool_errors=False)
+    agent = agent_of([BAD, "Done."], *stack, tools=[Flaky().tool()], handle_tool_errors=False)
     if attempts == 1:
         with pytest.raises(ToolInvocationError):
             call(agent, GO)
@@ -175,8 +169,7 @@ def test_arguments_that_do_not_fit_are_tried_again_only_if_retry_on_says_so(
 
 
 def test_invalid_arguments_and_unknown_tools_are_reported_as_usual(call: Any) -> None:
-    model = ScriptedChatModel([BAD, [{"name": "fetsch"}], "Done."])
-    agent = create_agent(model, [Flaky().tool()], middleware=[retry()])
+    agent = agent_of([BAD, [{"name": "fetsch"}], "Done."], retry(), tools=[Flaky().tool()])
     (invalid, _), unknown = tool_results(call(agent, GO))
     assert invalid.startswith("Error invoking tool 'fetch' with kwargs {'page': 'one'}")
     assert unknown == ("Error: fetsch is not a valid tool, try one of [fetch].", "error")
@@ -205,12 +198,11 @@ ASK = [{"name": "ask", "args": {"question": "Why?"}, "id": "a"}]
 ALL: Any = {"retry_on": lambda error: True}
 
 
-@each("member", [retry(**ALL), retry(**ALL, timeout=60), ToolErrorMiddleware()])
+@each("member", [retry(**ALL), retry(**ALL, timeout=60), m.ToolErrorMiddleware()])
 def test_an_interrupt_inside_a_tool_propagates_and_is_answered(call: Any, member: Any) -> None:
-    model = ScriptedChatModel([ASK, "Done."])
-    agent = create_agent(model, [ask], middleware=[member], checkpointer=InMemorySaver())
-    assert [i.value for i in call(agent, GO, ONE)["__interrupt__"]] == ["Why?"]
-    result = call(agent, Command(resume="no reason"), ONE)
+    agent = kept_agent([ASK, "Done."], member, tools=[ask])
+    assert [i.value for i in call(agent, GO, THREAD)["__interrupt__"]] == ["Why?"]
+    result = call(agent, Command(resume="no reason"), THREAD)
     assert tool_results(result) == [("they said no reason", "success")]
 
 
@@ -218,18 +210,18 @@ def test_an_interrupt_inside_a_tool_propagates_and_is_answered(call: Any, member
 @each("order, fails", [(1, 0), (-1, 0), (1, 2)])
 def test_a_review_stands_on_either_side(call: Any, mode: Any, order: int, fails: int) -> None:
     """Outside of the retries, people decide once for all attempts."""
-    review = HumanInTheLoopMiddleware({"fetch": True}, interrupt_mode=mode)
+    review = m.HumanInTheLoopMiddleware({"fetch": True}, interrupt_mode=mode)
     flaky = down(fails)
     paused = agent(flaky, *[review, retry()][::order], checkpointer=InMemorySaver())
-    (question,) = call(paused, GO, ONE)["__interrupt__"]
+    (question,) = call(paused, GO, THREAD)["__interrupt__"]
     assert flaky.runs == 0
     approve: Any = {"type": "approve"}
     resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
-    assert tool_results(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
+    assert tool_results(call(paused, Command(resume=resume), THREAD)) == [("page 1", "success")]
     assert flaky.runs == 1 + fails
 
 
-@each("member", [retry(**ALL), ToolErrorMiddleware()])
+@each("member", [retry(**ALL), m.ToolErrorMiddleware()])
 @each("signal", [KeyboardInterrupt, SystemExit])
 def test_a_signal_to_stop_propagates_at_once(signal: Any, member: Any) -> None:
     flaky = Flaky(signal())
@@ -260,10 +252,7 @@ def test_parallel_calls_are_retried_each_on_its_own(call: Any) -> None:
 
 def test_an_inner_agents_limit_is_not_spent_again(call: Any) -> None:
     """An error that the library names would come again."""
-    inner = create_agent(
-        ScriptedChatModel([]),
-        middleware=[ModelCallLimitMiddleware(run_limit=0, exit_behavior="error")],
-    )
+    inner = agent_of([], m.ModelCallLimitMiddleware(run_limit=0, exit_behavior="error"))
     runs: list[str] = []
 
     def delegate() -> str:
@@ -419,8 +408,7 @@ def test_an_async_tool_that_takes_too_long_is_cancelled_in_each_attempt(settings
         finally:
             cancelled.append(page)
 
-    model = ScriptedChatModel([FETCH, "Done."])
-    agent = create_agent(model, [wait], middleware=[retry(timeout=60, **settings)])
+    agent = agent_of([FETCH, "Done."], retry(timeout=60, **settings), tools=[wait])
     ((text, _),) = tool_results(run_virtually(agent.ainvoke(GO)))
     assert "TimeoutError: no result after 60 seconds" in text
     assert len(cancelled) == (3 if settings else 1)
@@ -438,8 +426,7 @@ def test_a_tool_with_a_timeout_may_raise_and_gets_what_is_injected(waits: bool) 
             raise ConnectionError("down")
         return f"{runtime.tool_call_id} {len(state['messages'])}"
 
-    model = ScriptedChatModel([[{"name": "peek", "id": "p"}], "Done."])
-    agent = create_agent(model, [peek], middleware=[retry(timeout=60)])
+    agent = agent_of([[{"name": "peek", "id": "p"}], "Done."], retry(timeout=60), tools=[peek])
     assert tool_results(ran(agent, waits)) == [("p 2", "success")]
 
 
@@ -453,6 +440,5 @@ def test_a_timeout_is_for_the_tools_that_are_named() -> None:
         threads.append(threading.current_thread().name)
 
     for named in (["other"], ["fetch"]):
-        model = ScriptedChatModel([FETCH, "Done."])
-        create_agent(model, [note], middleware=[retry(timeout=60, tools=named)]).invoke(GO)
+        agent_of([FETCH, "Done."], retry(timeout=60, tools=named), tools=[note]).invoke(GO)
     assert ["with a timeout" in name for name in threads] == [False, True]

@@ -16,14 +16,8 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import (
-    AgentMiddleware,
-    ModelRequest,
-    TurnError,
-    create_agent,
-    run,
-    wrap_model_call,
-)
+from agent_factory import AgentMiddleware, ModelRequest, create_agent, run, wrap_model_call
+from agent_factory.errors import TurnError
 from agent_factory.middleware import (
     LLMToolSelectorMiddleware,
     ProviderToolSearchMiddleware,
@@ -31,11 +25,10 @@ from agent_factory.middleware import (
 )
 from agent_factory.middleware._shared.identity import IdentityCache
 from agent_factory.testing import ScriptedChatModel
-from samples import mail
+from samples import THREAD, mail
 from tables import each
 
 Run = Callable[..., Any]
-ONE: Any = {"configurable": {"thread_id": "1"}}
 GO: Any = {"messages": [HumanMessage("How warm is it in Ulm?", id="q")]}
 
 
@@ -97,8 +90,8 @@ def test_one_choice_serves_all_turns_of_a_task_and_a_new_message_asks_again(
     calls = [{"name": "weather", "args": {"city": "Ulm"}}]
     model = ScriptedChatModel([calls, calls, "12 degrees", "sent"])
     agent = create_agent(model, TOOLS, middleware=[select], checkpointer=InMemorySaver())
-    call(agent, GO, ONE)
-    result = call(agent, {"messages": "Mail that to Ada"}, ONE)
+    call(agent, GO, THREAD)
+    result = call(agent, {"messages": "Mail that to Ada"}, THREAD)
     assert [r.tools for r in model.requests] == [["weather"]] * 3 + [["mail"]]
     assert "12 degrees" in chooser.requests[1].messages[1].text
     assert "tool_selections" not in result

@@ -18,6 +18,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.types import Command
 from pydantic import BaseModel
+from stack_agents import kept_agent
 
 from agent_factory import (
     ToolNode,
@@ -35,8 +36,8 @@ from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError, NothingPending, TurnError
 from agent_factory.review import DecisionNotAllowed, InvalidAnswer, approve, pending, respond
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
-from reviews import THREAD, Till, payments
-from samples import add, call_of, last_text, tool_results
+from reviews import Till, payments
+from samples import THREAD, Killed, add, call_of, last_text, tool_results
 from tables import each
 
 Run = Callable[..., Any]
@@ -309,9 +310,6 @@ def test_one_that_waits_alone_takes_a_plain_resume_and_the_others_do_not_run_aga
 
 
 def test_a_run_that_was_killed_goes_on_where_it_was(call: Any) -> None:
-    class Killed(BaseException):
-        """Nothing catches it, as nothing catches the end of a process."""
-
     asked: list[str] = []
 
     @before_model
@@ -369,9 +367,7 @@ def test_the_plan_shows_the_batch_and_another_one_is_a_change() -> None:
 def test_a_background_call_with_several_requests_is_one_job() -> None:
     tool = background(clerk(lambda m: f"{m[0].text} is paid.", checkpointer=InMemorySaver()))
     model = ScriptedChatModel([batch("Rent", "Gas"), "I wait.", "Done."])
-    agent = create_agent(
-        model, [tool], middleware=[m.BackgroundMiddleware()], checkpointer=InMemorySaver()
-    )
+    agent = kept_agent(model, m.BackgroundMiddleware(), tools=[tool])
     messages = agent.invoke(HI, THREAD)["messages"]
     (result,) = [message.text for message in messages if message.name == "background"]
     assert "Request 1 of 2:\nRent is paid.\n\nRequest 2 of 2:\nGas is paid." in result

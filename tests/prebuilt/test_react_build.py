@@ -23,8 +23,8 @@ import agent_factory
 from agent_factory import create_react_agent, prebuilt
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.react_errors import ReactArgumentError
+from samples import THREAD, fail, nothing, scripted
 from samples import add_tool as add
-from samples import fail, nothing, scripted
 from tables import each
 
 ASK = {"messages": [("user", "2 + 3?")]}
@@ -176,12 +176,11 @@ def test_a_run_pauses_at_the_named_nodes_and_continues(given: Any, after: Any, c
     agent = create_react_agent(
         scripted(ADD, "It is 5."), [add], checkpointer=InMemorySaver(), **given
     )
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    call(agent, ASK, thread)
-    assert agent.get_state(thread).next == after
-    while agent.get_state(thread).next:
-        call(agent, None, thread)
-    assert agent.get_state(thread).values["messages"][-1].text == "It is 5."
+    call(agent, ASK, THREAD)
+    assert agent.get_state(THREAD).next == after
+    while agent.get_state(THREAD).next:
+        call(agent, None, THREAD)
+    assert agent.get_state(THREAD).values["messages"][-1].text == "It is 5."
 
 
 def test_a_pause_at_no_node_is_refused() -> None:

@@ -24,15 +24,9 @@ from langgraph.prebuilt import InjectedState
 from langgraph.prebuilt import create_react_agent as langgraph_s
 from pydantic import BaseModel
 
-from agent_factory import (
-    AgentMiddleware,
-    create_agent,
-    create_react_agent,
-    load_topology,
-    topology_of,
-)
+from agent_factory import AgentMiddleware, create_agent, create_react_agent, topology_of
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology import AgentStyle
+from agent_factory.topology import AgentStyle, load_topology
 from agent_factory.topology.load import TopologyFileError
 from samples import Answer, nothing, show
 from samples import add_tool as add

@@ -27,12 +27,11 @@ from agent_factory import create_react_agent, prebuilt
 from agent_factory.prebuilt import AgentStatePydantic, AgentStateWithStructuredResponsePydantic
 from agent_factory.prebuilt.react_state import keys_of, model_schema, schemas_of
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, nothing, scripted, show
+from samples import THREAD, Answer, OwnModel, nothing, scripted, show
 from samples import add_tool as add
 from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -264,14 +263,10 @@ ARGS: dict[str, dict[str, Any]] = {
 }
 
 
-class Restless(BaseChatModel):
+class Restless(OwnModel):
     """Asks for the same calls each time, or for the answer where that is wanted."""
 
     calls: tuple[str, ...]
-
-    @property
-    def _llm_type(self) -> str:
-        return "restless"
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self.bind(offered=[getattr(tool, "name", "Answer") for tool in tools])

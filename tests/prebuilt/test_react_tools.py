@@ -19,11 +19,10 @@ import samples
 from agent_factory import ToolNode, create_react_agent
 from agent_factory.errors import BadReturn, CommandNotSupported, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
-from samples import Answer, scripted, texts
+from samples import THREAD, Answer, scripted, texts
 from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 ran: list[str] = []
@@ -107,23 +106,6 @@ def test_a_version_decides_about_the_tasks(version: Any, chunks: list[int], coll
     paused.invoke(ASK, THREAD)
     # interrupt_before stops all tasks of a step together, of either version.
     assert paused.get_state(THREAD).next == ("tools",) * len(chunks)
-
-
-@each("version, expected", [("v1", ["add", "add", "ask", "ask"]), ("v2", ["add", "ask", "ask"])])
-def test_a_call_next_to_one_that_asks_is_kept_where_it_is_its_own_task(
-    version: Any, expected: list[str], call: Any
-) -> None:
-    """B48, D29"""
-    ran.clear()
-    agent = create_react_agent(
-        scripted([ADD, called("ask")], "Done."),
-        [add, ask],
-        version=version,
-        checkpointer=InMemorySaver(),
-    )
-    call(agent, ASK, THREAD)
-    assert texts(call(agent, Command(resume="yes"), THREAD))[2:] == ["5", "yes", "Done."]
-    assert sorted(ran) == expected
 
 
 @both

@@ -10,6 +10,7 @@ from agent_factory.providers import ServerCall, server_calls, sources_of
 from tables import each
 
 URL = "https://example.com"
+PAGE = {"type": "url", "url": URL, "title": "Rain"}
 FAILED = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
 
 FORMS: dict[str, tuple[Any, list[ServerCall], dict[str, str]]] = {
@@ -17,6 +18,7 @@ FORMS: dict[str, tuple[Any, list[ServerCall], dict[str, str]]] = {
         [
             {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}},
             {"type": "web_search_tool_result", "tool_use_id": "s", "content": FAILED},
+            {"type": "web_search_tool_result", "tool_use_id": "of no call", "content": []},
         ],
         [ServerCall("web_search", {"query": "x"}, '"error_code": "max_uses_exceeded"', True)],
         {},
@@ -27,11 +29,7 @@ FORMS: dict[str, tuple[Any, list[ServerCall], dict[str, str]]] = {
                 "type": "web_search_call",
                 "id": "w",
                 "status": "completed",
-                "action": {
-                    "type": "search",
-                    "query": "x",
-                    "sources": [{"type": "url", "url": URL}],
-                },
+                "action": {"type": "search", "query": "x", "sources": [PAGE]},
             },
             {"type": "file_search_call", "id": "f", "status": "completed", "queries": ["y"]},
             {
@@ -39,15 +37,16 @@ FORMS: dict[str, tuple[Any, list[ServerCall], dict[str, str]]] = {
                 "text": "It rains.",
                 "annotations": [
                     {"type": "url_citation", "url": URL, "title": "Rain"},
+                    {"type": "url_citation", "url": f"{URL}/2"},
                     {"type": "file_citation", "file_id": "1", "filename": "rain.pdf"},
                 ],
             },
         ],
         [
-            ServerCall("web_search", {"type": "search", "query": "x"}, URL),
+            ServerCall("web_search", {"type": "search", "query": "x"}, f"Rain {URL}"),
             ServerCall("file_search", {"queries": ["y"]}),
         ],
-        {URL: "Rain", "rain.pdf": "rain.pdf"},
+        {URL: "Rain", f"{URL}/2": f"{URL}/2", "rain.pdf": "rain.pdf"},
     ),
     "google_genai": (
         [

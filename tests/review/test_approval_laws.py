@@ -17,19 +17,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import ValidationError
+from stack_agents import agent_of
 
-from agent_factory import ToolRuntime, after_model, create_agent, wrap_tool_call
+from agent_factory import ToolRuntime, after_model, wrap_tool_call
 from agent_factory import middleware as m
-from agent_factory.errors import MissingNode
-from agent_factory.review import (
-    PendingCall,
-    ReviewError,
-    approvals,
-    decide,
-    pending,
-    policy_table,
-    revoke,
-)
+from agent_factory.errors import MissingNode, ReviewError
+from agent_factory.review import PendingCall, approvals, decide, pending, policy_table, revoke
 from agent_factory.review.records import call_digest
 from agent_factory.testing import ScriptedChatModel
 
@@ -95,15 +88,13 @@ class World:
             ]
             return {"messages": [message.model_copy(update={"tool_calls": calls})]} if calls else {}
 
-        return create_agent(
+        return agent_of(
             ScriptedChatModel([self._answer] * 1000),
-            [self.tools[version]],
-            middleware=[
-                *([changes] if version == 3 else []),
-                m.HumanInTheLoopMiddleware(policy, interrupt_mode=self.mode),
-                *([adds] if version == 2 else []),
-                m.OnceMiddleware({"pay": "rerun"}, store=self.effects),
-            ],
+            *([changes] if version == 3 else []),
+            m.HumanInTheLoopMiddleware(policy, interrupt_mode=self.mode),
+            *([adds] if version == 2 else []),
+            m.OnceMiddleware({"pay": "rerun"}, store=self.effects),
+            tools=[self.tools[version]],
             checkpointer=self.saver,
             store=self.store,
         )

@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
+from stack_agents import kept_agent
 
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.errors import ArgumentError
@@ -19,12 +20,10 @@ from agent_factory.prebuilt import create_react_agent
 from agent_factory.review.records import RAN, with_edit, with_review
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 from reviews import Till, goes_on, payments
-from samples import results_by_id, tool_call
+from samples import THREAD, results_by_id, tool_call
 from tables import each
 
 Act = Callable[..., Any]
-
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 def of_langchain(*args: Any, **options: Any) -> Any:
@@ -96,9 +95,7 @@ def test_a_call_can_be_edited_into_a_call_of_another_tool(act: Act) -> None:
         return "She says no."
 
     model = ScriptedChatModel([payments(100), "The boss says no."])
-    agent = create_agent(
-        model, [till.pay, ask_boss], checkpointer=InMemorySaver(), interrupt_before=["tools"]
-    )
+    agent = kept_agent(model, tools=[till.pay, ask_boss], interrupt_before=["tools"])
     agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
     act("edit", agent, {}, name="ask_boss")
     assert not till.paid

@@ -16,10 +16,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review import atake_turn, take_turn
 from agent_factory.testing import ScriptedChatModel
-
-
-class Killed(BaseException):
-    """The process dies."""
+from samples import Killed
 
 
 class MortalSaver(InMemorySaver):
@@ -138,7 +135,7 @@ def test_a_process_that_dies_during_a_turn(case: str, options: dict[str, Any]) -
 
 @pytest.mark.parametrize("cut", range(2, 12))
 def test_a_message_after_a_turn_that_was_cut(cut: int) -> None:
-    """It is in the history once, and calls without a result have an answer."""
+    """Both are in the history once, and calls without a result have an answer."""
     saver = MortalSaver()
     agent = make_agent(saver, "no question")
 
@@ -155,7 +152,8 @@ def test_a_message_after_a_turn_that_was_cut(cut: int) -> None:
             assert texts(agent, thread) == before
         return before
 
-    assert each_death(saver, begin, act)[-6:] == CASES["no question"]
+    end = each_death(saver, begin, act)
+    assert (end[-6:], end[0] == "Old.") == (CASES["no question"], cut > 2)
 
 
 def test_a_turn_that_was_cut_may_be_finished() -> None:

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import StructuredTool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import Field
 from random_stacks import ACTS, PHASES, Mode, Model, Script, Stored
+from stack_agents import kept_agent
 from watching import NESTED_STREAMS, SECOND_STREAMS, STREAMS, Event, Form, compare, events
 
-from agent_factory import AgentMiddleware, create_agent
+from agent_factory import AgentMiddleware
 
 pytestmark = [
     pytest.mark.timeout(1800),  # of a failure, hypothesis finds the smallest case first
@@ -205,12 +205,11 @@ class Thread:
         self.places = Places(end=case.end)
         self.mode = mode
         members = enumerate(case.members)
-        self.agent: Any = create_agent(
+        self.agent: Any = kept_agent(
             SteadyModel(turns=(("find",),) * case.calls, asked=[], places=self.places),
-            [_tool(self.places)],
-            middleware=[_steady(f"m{n}", scripts, self.places) for n, scripts in members],
+            *(_steady(f"m{n}", scripts, self.places) for n, scripts in members),
+            tools=[_tool(self.places)],
             state_schema=Stored,
-            checkpointer=InMemorySaver(),
             fused=fused,
         )
         if case.earlier:

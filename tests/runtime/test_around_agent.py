@@ -47,12 +47,11 @@ from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.fake_model import Reply
 from reviews import ask
-from samples import Answer, BackToModel, Plain, User, texts
+from samples import THREAD, Answer, BackToModel, Plain, User, texts
 from tables import each
 from waiting import auntil
 
 ASK: Any = {"messages": [("user", "Go.")]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 Run = Callable[..., Any]
 
 

@@ -17,7 +17,6 @@ from typing import Any, Literal, get_args
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
@@ -25,8 +24,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.runtime import RunControl
 from langgraph.types import Command, interrupt
+from stack_agents import agent_of
 
 from agent_factory import AgentMiddleware, RunPaused, Sleep, Task, agent_tool, create_agent
+from samples import THREAD, OwnModel
 
 pytestmark = [
     pytest.mark.timeout(1800),  # of a failure, hypothesis finds the smallest case first
@@ -211,18 +212,11 @@ class Layer(AgentMiddleware[Any, Any]):
         self.world.held[self.name] -= 1
 
 
-class Steady(BaseChatModel):
+class Steady(OwnModel):
     """Calls a tool some times in a run, then answers. What it does depends on the state alone."""
 
     calls: int
     tool: str = "work"
-
-    @property
-    def _llm_type(self) -> str:
-        return "steady"
-
-    def bind_tools(self, tools: Any, **_: Any) -> Any:
-        return self
 
     def _generate(self, messages: Any, *_: Any, **__: Any) -> ChatResult:
         done = 0
@@ -254,9 +248,6 @@ class Hooks(AgentMiddleware[Any, Any]):
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         await self.world.areach()
-
-
-CONFIG: Any = {"configurable": {"thread_id": "one"}}
 
 
 class Thread:
@@ -308,9 +299,7 @@ class Thread:
         middleware = [*stack, Hooks(world)]
         model = Steady(calls=self.calls)
         if not self.nested:
-            return create_agent(
-                model, [tool], middleware=middleware, checkpointer=saver, fused=self.fused
-            )
+            return agent_of(model, *middleware, tools=[tool], checkpointer=saver, fused=self.fused)
         inner = create_agent(model, [tool], middleware=middleware, fused=self.fused, name="clerk")
         clerk = agent_tool(inner, description="Does it.")
         return create_agent(
@@ -320,7 +309,7 @@ class Thread:
     def run(self, segment: Segment) -> None:
         """Call the agent once, and check what its layers have seen."""
         agent, world = self.agent(), self.world
-        tasks = () if self.saver is None else agent.get_state(CONFIG).tasks
+        tasks = () if self.saver is None else agent.get_state(THREAD).tasks
         went_on = "pause" in world.saw.values()
         goes_on = bool(tasks) and not segment.is_new
         if not (goes_on and went_on):
@@ -355,7 +344,7 @@ class Thread:
         if self.saver is None:
             return
         # A pause that a layer has seen is one of the thread, and cannot be suppressed.
-        tasks = self.agent().get_state(CONFIG).tasks
+        tasks = self.agent().get_state(THREAD).tasks
         assert tasks or not paused, (world.saw, outcome)
         if not self.nested and outcome is None and segment.trouble != "reads no more":
             assert paused or not tasks, (world.saw, tasks)
@@ -363,7 +352,7 @@ class Thread:
 
 def call(agent: Any, segment: Segment, input: Any, world: World) -> BaseException | None:
     """Call an agent in the form of a segment; return what it raises."""
-    config = dict(CONFIG)
+    config = dict(THREAD)
     options: dict[str, Any] = {"control": world.control}
     if agent.checkpointer:
         options["durability"] = segment.durability

@@ -21,11 +21,10 @@ from agent_factory.middleware import BudgetMiddleware, HumanInTheLoopMiddleware,
 from agent_factory.state.channels import KeyedByName
 from agent_factory.state.history import REVIEWED, with_reviewers
 from agent_factory.testing import ScriptedChatModel
-from samples import decisions, pay, tool_call
+from samples import THREAD, decisions, pay, tool_call
 from tables import each
 
 Run = Callable[..., Any]
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 ASK: Any = {"messages": [("user", "Pay.")]}
 CALLS = [tool_call("pay", "call_1", euros=5), tool_call("pay", "call_2", euros=9)]
 MODES = each("fused", [True, "turn", False])
@@ -54,9 +53,6 @@ def texts(out: Any) -> list[str]:
 def waiting(saver: Any, *stack: Any, **how: Any) -> Any:
     """A thread that waits for a review of a call; what `invoke` returned."""
     return desk(saver, *stack, **how).invoke(ASK, THREAD)
-
-
-# --- moved --------------------------------------------------------------------------------------
 
 
 @MODES
@@ -187,9 +183,6 @@ def test_an_agent_with_former_names_looks_like_one_without() -> None:
     assert plain.get_graph().draw_mermaid() == moved.get_graph().draw_mermaid()
     assert topology_of(plain).to_mermaid() == topology_of(moved).to_mermaid()
     assert topology_of(plain).digest == topology_of(moved).digest
-
-
-# --- threads that nobody resumes ----------------------------------------------------------------
 
 
 async def _events(agent: Any, input: Any, **how: Any) -> None:
@@ -337,9 +330,6 @@ def test_the_second_agent_that_a_tool_calls_is_found_by_its_number(call: Run) ->
         call(agent, APPROVE, THREAD)
     agent = nested(saver, "First", "Old", calls=None, together=True)
     assert texts(call(agent, None, THREAD))[-2:] == ["tool: Paid. Paid.", "ai: Done."]
-
-
-# --- stranded -----------------------------------------------------------------------------------
 
 
 def found(threads: Any) -> list[Any]:

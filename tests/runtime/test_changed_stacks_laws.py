@@ -19,13 +19,10 @@ from random_stacks import PHASES, Helper
 from agent_factory import AgentMiddleware, create_agent, review, topology_of
 from agent_factory.errors import MissingNode
 from agent_factory.topology import Verdict
+from samples import Killed
 
 THREAD: Any = {"configurable": {"thread_id": "one"}, "recursion_limit": 60}
 Stop = Literal["ask", "fail", "kill", "before", "after"]
-
-
-class Killed(BaseException):
-    """Simulates a kill."""
 
 
 @dataclass(frozen=True)

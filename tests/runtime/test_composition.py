@@ -13,24 +13,15 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
 
-from agent_factory import (
-    ExtendedModelResponse,
-    Flow,
-    Invoke,
-    ModelRequest,
-    ModelResponse,
-    Sleep,
-    arun,
-    run,
-    then,
-)
+from agent_factory import Flow, Invoke, Sleep, arun, run, then
 from agent_factory.errors import BadReturn
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.runtime.composition import ModelOutcome, compose_model_call
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from samples import through
 from tables import each
-from waiting import run_virtually
+from waiting import cancel, run_virtually
 
 Body = Callable[[Any], Any]
 Fold = Callable[..., ModelOutcome]
@@ -478,9 +469,7 @@ async def test_a_cancelled_run_closes_its_flow() -> None:
 
     task = asyncio.create_task(arun(flow()))
     await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert closed.is_set()
 
 

@@ -17,12 +17,14 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_config
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Overwrite, interrupt
+from stack_agents import kept_agent
 
 from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.comparison import normalize
 from busy_agents import ASK, THREAD, Busy, Run, busy, find, model, steps
+from samples import Killed
 from tables import each
 
 # --- steps --------------------------------------------------------------------------------------
@@ -92,10 +94,6 @@ class Counting(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> Any:
         self.ran += 1
         return self.update
-
-
-class Killed(BaseException):
-    """Stands for the end of a process."""
 
 
 @each("fused", [True, False])
@@ -333,9 +331,7 @@ def test_what_a_node_writes_directly_is_kept_once_if_it_asks(call: Run, fused: A
 
 @each("fused", [True, "turn", False])
 def test_a_write_without_a_node_continues_after_the_node_that_ended_the_step(fused: Any) -> None:
-    agent = create_agent(
-        model(), [find], middleware=busy(1), checkpointer=InMemorySaver(), fused=fused
-    )
+    agent = kept_agent(model(), *busy(1), tools=[find], fused=fused)
     agent.invoke(ASK, THREAD)
     for state in list(agent.get_state_history(THREAD))[:-1]:
         written = agent.update_state(state.config, {"messages": [HumanMessage("More")]})

@@ -16,17 +16,11 @@ from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import RunControl, get_runtime
 from langgraph.types import Command, interrupt
+from stack_agents import kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    Decision,
-    Jump,
-    create_agent,
-    create_react_agent,
-    hook_config,
-    wrap_tool_call,
-)
+from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config, wrap_tool_call
+from agent_factory.decisions import Decision, Jump
+from agent_factory.prebuilt import create_react_agent
 from agent_factory.runtime.agent import CompiledAgent
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
@@ -251,9 +245,6 @@ def found(**options: Any) -> Any:
     return create_agent(model(), [find], middleware=busy(2), **options)
 
 
-# --- agents inside graphs and tools -------------------------------------------------------------
-
-
 # --- graphs inside hooks, and models of hooks ---------------------------------------------------
 
 
@@ -386,8 +377,7 @@ def test_an_agent_that_waits_among_parallel_calls_does_not_begin_again(call: Run
         return last_text(asking.invoke(ASK))
 
     outer = Tools()
-    model = ScriptedChatModel([calls("find", "ask"), "Done."])
-    agent = create_agent(model, [outer.find, ask], checkpointer=InMemorySaver())
+    agent = kept_agent([calls("find", "ask"), "Done."], tools=[outer.find, ask])
     (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
     assert inner.ran == ["0", "asked 0"]
     outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
@@ -425,9 +415,7 @@ def test_a_layer_that_waits_gets_its_own_task(call: Run) -> None:
 def test_calls_of_one_id_keep_their_tasks(call: Run) -> None:
     tools = Tools()
     twice = [{**made, "id": "same"} for made in calls("find", "find")]
-    agent = create_agent(
-        ScriptedChatModel([twice, "Done."]), [tools.find], checkpointer=InMemorySaver(), fused=True
-    )
+    agent = kept_agent([twice, "Done."], tools=[tools.find], fused=True)
     plain = create_agent(ScriptedChatModel([twice, "Done."]), [Tools().find])
     assert tool_texts(call(agent, ASK, THREAD)) == tool_texts(call(plain, ASK))
 

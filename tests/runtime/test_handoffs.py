@@ -13,16 +13,16 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, Send
+from stack_agents import agent_of, kept_agent
 
 from agent_factory import AgentMiddleware, create_agent, create_react_agent
 from agent_factory.errors import CommandNotSupported
 from agent_factory.runtime.handoffs import command_to_parent
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
-from samples import ask, look, named_calls, numbered_calls, texts, tool_texts
+from samples import THREAD, ask, look, named_calls, numbered_calls, texts, tool_texts
 from tables import each
 
 GO: Any = {"messages": "Go"}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 CallId = Annotated[str, InjectedToolCallId]
 
 
@@ -103,8 +103,7 @@ def test_a_handoff_parallel_to_an_ordinary_tool_leaves(call: Any, names: list[st
         def after_agent(self, state: Any, runtime: Any) -> None:
             log.append("after_agent")
 
-    model = ScriptedChatModel([numbered_calls(*names)])
-    agent = create_agent(model, [leaving("a"), add], middleware=[Log()])
+    agent = agent_of([numbered_calls(*names)], Log(), tools=[leaving("a"), add])
     assert texts(call(team(agent), GO)) == ["Go", "a left", "took over"]
     assert log == ["before_model"]
 
@@ -134,9 +133,7 @@ def echo(messages: Any) -> str:
 
 def test_threads_of_a_process_and_tasks_of_a_loop_do_not_mix() -> None:
     """D33, C19: one agent, many threads, two turns each."""
-    agent: Any = create_agent(
-        ScriptedChatModel([echo] * 80), [add], checkpointer=InMemorySaver(), name="Ada"
-    )
+    agent: Any = kept_agent(ScriptedChatModel([echo] * 80), tools=[add], name="Ada")
 
     def turns(name: str) -> list[str]:
         thread = {"configurable": {"thread_id": name}}
@@ -368,10 +365,8 @@ def test_a_handoff_in_a_team_inside_of_another_graph(call: Any, depth: int) -> N
         "alice": create_agent(
             ScriptedChatModel([named_calls("add", "to_bob")]), [add, handoff("bob")], name="alice"
         ),
-        "bob": create_agent(
-            ScriptedChatModel([named_calls("to_carol", "look")]),
-            [look, handoff("carol")],
-            name="bob",
+        "bob": agent_of(
+            [named_calls("to_carol", "look")], tools=[look, handoff("carol")], name="bob"
         ),
         "carol": create_agent(carol, name="carol"),
     }

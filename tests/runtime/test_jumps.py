@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from stack_agents import agent_of, kept_agent
 
 from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import CommandNotSupported, JumpWithoutCalls, SpecError, UndeclaredJump
 from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
-from samples import types
+from samples import THREAD, types
 from tables import each
 
 # These hooks jump where a build warns about it; the tests are about the targets.
@@ -82,8 +81,7 @@ def test_tools_from_after_agent_runs_what_is_pending(call: Any) -> None:
     log: list[str] = []
     leave = member("L", after_model=hook(log, "after_model", "end", ["end"]))
     back = member("B", after_agent=hook(log, "after_agent", "tools", ["tools"]))
-    model = ScriptedChatModel([asking("1"), "Done"])
-    result = call(create_agent(model, [tell], middleware=[leave, back]), GO)
+    result = call(agent_of([asking("1"), "Done"], leave, back, tools=[tell]), GO)
     assert types(result) == ["human", "ai", "tool", "ai"]
     assert log == ["L.after_model", "B.after_agent", "L.after_model", "B.after_agent"]
 
@@ -160,12 +158,9 @@ def test_a_jump_is_not_followed_again_by_its_target(call: Any, by: Callable[[Any
 def test_a_jump_is_private(call: Any) -> None:
     """A32: not in the output, not in the next run of the thread, and not a caller's."""
     jumper = member("J", before_model=hook([], "before_model", "end", ["end"]))
-    agent = create_agent(
-        ScriptedChatModel(["Hello"]), middleware=[jumper], checkpointer=InMemorySaver()
-    )
-    thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
-    assert set(call(agent, GO, thread)) == {"messages"}
-    assert types(call(agent, {**GO, "jump_to": "end"}, thread)) == ["human", "human", "ai"]
+    agent = kept_agent(["Hello"], jumper)
+    assert set(call(agent, GO, THREAD)) == {"messages"}
+    assert types(call(agent, {**GO, "jump_to": "end"}, THREAD)) == ["human", "human", "ai"]
 
 
 @each("update", [{"jump_to": "end"}, [("jump_to", "end")]])

@@ -10,17 +10,12 @@ import pytest
 from langchain_core.messages import HumanMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
+from stack_agents import agent_of
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    ExtendedModelResponse,
-    ModelRequest,
-    create_agent,
-    wrap_model_call,
-)
+from agent_factory import AgentMiddleware, create_agent, wrap_model_call
 from agent_factory.errors import ArgumentError, BadReturn, UndeclaredJump, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.types import AgentState, ExtendedModelResponse, ModelRequest
 from samples import add, add_tool, through
 from tables import each
 
@@ -47,9 +42,7 @@ class Layer(AgentMiddleware):
 
 def agent(*flows: Any, model: Any = None, tools: Sequence[Any] = (), **options: Any) -> Any:
     members = [Layer(flow, f"L{index}") for index, flow in enumerate(flows)]
-    return create_agent(
-        model or ScriptedChatModel(["Hi."]), list(tools), middleware=members, **options
-    )
+    return agent_of(model or ScriptedChatModel(["Hi."]), *members, tools=list(tools), **options)
 
 
 def commanding(*arguments: Any, **fields: Any) -> Any:

@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
+from stack_agents import agent_of, kept_agent
 
 from agent_factory import (
     AgentMiddleware,
@@ -128,8 +129,7 @@ def test_turns_with_a_result_or_a_new_error_are_not_limited(
 
 
 def test_a_new_message_of_the_user_resets_the_count(call: Any, fused: Any) -> None:
-    model = ScriptedChatModel([*[unreadable()] * 7, "Done"])
-    agent = create_agent(model, [add], checkpointer=InMemorySaver(), fused=fused)
+    agent = kept_agent([*[unreadable()] * 7, "Done"], tools=[add], fused=fused)
     assert "could not be read" in last_text(call(agent, GO, THREAD))
     assert last_text(call(agent, GO, THREAD)) == "Done"
 
@@ -278,8 +278,7 @@ def test_the_jumps_of_each_run_count_alone() -> None:
             jumps.append(1)
             return {"jump_to": "model"} if len(jumps) % 2 else None
 
-    model = ScriptedChatModel(["Hi"] * (2 * MAX_JUMPS + 10))
-    agent = create_agent(model, middleware=[Twice()])
+    agent = agent_of(ScriptedChatModel(["Hi"] * (2 * MAX_JUMPS + 10)), Twice())
     for _ in range(MAX_JUMPS + 5):
         agent.invoke({"messages": [HumanMessage("Go", id="1")]})
     assert len(jumps) == 2 * (MAX_JUMPS + 5)
@@ -430,9 +429,7 @@ def test_every_limit_that_allows_an_answer_ends_with_one(
 
     def result_of(steps: int) -> Any:
         keeps: Any = {"checkpointer": InMemorySaver()} if saver else {}
-        agent: Any = create_agent(
-            restless(), [add], middleware=STACKS[stack](), fused=fused, **keeps
-        )
+        agent: Any = agent_of(restless(), *STACKS[stack](), tools=[add], fused=fused, **keeps)
         config = limit(steps, configurable={"thread_id": "1"})
         if not streamed:
             return asyncio.run(agent.ainvoke(GO, config)) if is_async else agent.invoke(GO, config)
@@ -517,12 +514,8 @@ def test_an_answer_needs_no_more_steps_than_before(call: Any, fused: Any) -> Non
 
 @EACH_WAY
 def test_nobody_is_asked_about_calls_that_cannot_run(call: Any, fused: Any) -> None:
-    agent = create_agent(
-        restless(),
-        [add],
-        middleware=[HumanInTheLoopMiddleware({"add": True})],
-        checkpointer=InMemorySaver(),
-        fused=fused,
+    agent = kept_agent(
+        restless(), HumanInTheLoopMiddleware({"add": True}), tools=[add], fused=fused
     )
     result = call(agent, GO, limit(3, configurable={"thread_id": "1"}))
     assert "__interrupt__" not in result
@@ -543,9 +536,7 @@ def test_an_answer_next_to_calls_without_steps_is_not_taken(call: Any, fused: An
         {"name": "add", "args": {"a": 1, "b": 1}, "id": "1"},
         {"name": "Number", "args": {"n": 3}, "id": "2"},
     ]
-    agent = create_agent(
-        ScriptedChatModel([asked]), [add], response_format=ToolStrategy(Number), fused=fused
-    )
+    agent = agent_of([asked], tools=[add], response_format=ToolStrategy(Number), fused=fused)
     assert call(agent, GO, limit(3))["structured_response"] is None
 
 

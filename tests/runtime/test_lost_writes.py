@@ -11,6 +11,7 @@ from typing import Annotated, Any, NotRequired
 from langchain_core.messages import HumanMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
+from stack_agents import agent_of
 
 from agent_factory import (
     AgentFactoryWarning,
@@ -21,11 +22,9 @@ from agent_factory import (
     after_model,
     before_agent,
     before_model,
-    create_agent,
     wrap_model_call,
 )
 from agent_factory.errors import BadReturn
-from agent_factory.testing import ScriptedChatModel
 from tables import each
 
 HISTORY: Any = {"messages": [("user", "Hi"), ("assistant", "Hello."), ("user", "How are you?")]}
@@ -48,9 +47,7 @@ GIVEN: Any = {**HISTORY, "n": 1, "notes": ["a"], "seen": {"a": 1}}
 
 def findings(call: Any, middleware: Any, *, strict: bool = True, given: Any = GIVEN) -> list[Any]:
     """What a run of an agent with this middleware warns of."""
-    agent: Any = create_agent(
-        ScriptedChatModel(["Fine."]), middleware=[middleware], state_schema=Noting, strict=strict
-    )
+    agent: Any = agent_of(["Fine."], middleware, state_schema=Noting, strict=strict)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", AgentFactoryWarning)
         call(agent, given)

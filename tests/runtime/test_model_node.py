@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from stack_agents import agent_of
 
 from agent_factory import (
     HistoryError,
@@ -27,6 +28,7 @@ from agent_factory import (
 from agent_factory.errors import BadReturn, ModelCannotCallTools, UnknownTool
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import OwnModel
 from samples import add_tool as add
 from tables import each
 
@@ -183,14 +185,10 @@ def test_no_messages_and_no_prompt_is_an_error(call: Any) -> None:
     assert [m.text for m in call(greeting, {"messages": []})["messages"]] == ["Hi."]
 
 
-class Same(BaseChatModel):
+class Same(OwnModel):
     """Gives the very same message each time, as a cache does."""
 
     message: AIMessage
-
-    @property
-    def _llm_type(self) -> str:
-        return "same"
 
     def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self.message)])
@@ -219,8 +217,7 @@ def test_the_name_is_not_written_on_the_models_own_object(call: Any) -> None:
 def test_a_call_without_an_id_gets_one_so_that_it_can_be_answered(call: Any) -> None:
     calls: Any = [{"name": "add", "args": {"a": n, "b": 0}, "id": None} for n in (1, 2)]
     model = Same(message=AIMessage("", tool_calls=calls))
-    ends = ScriptedChatModel([lambda _: model.message, "Done."])
-    result = call(create_agent(ends, [add]), ASK)
+    result = call(agent_of([lambda _: model.message, "Done."], tools=[add]), ASK)
     answers = [m for m in result["messages"] if m.type == "tool"]
     assert [m.text for m in answers] == ["1", "2"]
     asked = [c["id"] for c in result["messages"][1].tool_calls]
@@ -236,8 +233,7 @@ def test_calls_that_share_an_id_get_distinct_ids_in_every_form(call: Any) -> Non
     calls = [{"name": "add", "args": block["input"], "id": "1"} for block in blocks]
     other = {"name": "add", "args": {"a": 0, "b": 0}, "id": "1_2"}
     message = AIMessage([*blocks, openai, "text"], tool_calls=[*calls, other])
-    model = ScriptedChatModel([message, "done"])
-    said = call(create_agent(model, [add]), {"messages": "hi"})["messages"]
+    said = call(agent_of([message, "done"], tools=[add]), {"messages": "hi"})["messages"]
     assert [c["id"] for c in said[1].tool_calls] == ["1", "1_3", "1_2"]
     assert [b["id"] for b in said[1].content[:2]] == ["1", "1_3"]
     assert said[1].content[2:] == [openai, "text"]
@@ -286,20 +282,6 @@ def test_a_name_is_made_a_model_by_langchain(langchain: Any, call: Any) -> None:
     assert call(create_agent("openai:gpt-5"), ASK)["messages"][-1].text == "Hi."
     init_model("openai:gpt-5", temperature=0)
     assert asked == [("openai:gpt-5", {}), ("openai:gpt-5", {"temperature": 0})]
-
-
-def test_without_langchain_a_name_is_refused_with_the_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """B18: the exact text."""
-    monkeypatch.setitem(sys.modules, "langchain", None)
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    with pytest.raises(ImportError) as caught:
-        create_agent("openai:gpt-5")
-    assert str(caught.value) == (
-        "Please install langchain (`pip install langchain`) to use '<provider>:<model>' string "
-        "syntax for `model` parameter."
-    )
 
 
 @each("junk", [None, 5, object(), len, ScriptedChatModel])

@@ -14,9 +14,13 @@ from langgraph.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
 from agent_factory import AgentMiddleware, NodePolicy, create_agent, create_react_agent, plan_agent
 from agent_factory.errors import ArgumentError, SpecError
-from agent_factory.middleware import ModelCallLimitMiddleware
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    OnceMiddleware,
+)
 from agent_factory.testing import ScriptedChatModel
-from samples import call_of, last_text, tool_results
+from samples import THREAD, call_of, last_text, tool_results
 from tables import each
 from waiting import run_virtually
 
@@ -70,9 +74,6 @@ class Counting(AgentMiddleware):
         return (yield request)
 
 
-CONFIG: Any = {"configurable": {"thread_id": "1"}}
-
-
 @FUSED
 @THREADS
 def test_a_hook_runs_again_the_model_is_asked_again_and_other_hooks_run_once(
@@ -88,7 +89,7 @@ def test_a_hook_runs_again_the_model_is_asked_again_and_other_hooks_run_once(
     options: Any = {"node_policies": {"model": AGAIN, "Loading.before_agent": AGAIN}}
     options |= {"fused": fused, "checkpointer": InMemorySaver() if saver else None}
     agent = create_agent(model, middleware=[counting, Loading()], **options)
-    assert call(agent, ASK, CONFIG)["messages"][-1].text == "Well."
+    assert call(agent, ASK, THREAD)["messages"][-1].text == "Well."
     assert (counting.flaky.ran, loads.ran) == (["model"] * 3, ["load"] * 3)
     assert (counting.hooks, len(model.requests)) == (["before", "after"], 1)
 
@@ -112,7 +113,7 @@ def test_a_tool_runs_again_and_parallel_calls_do_not(call: Any, fused: Any, save
         fused=fused,
         checkpointer=InMemorySaver() if saver else None,
     )
-    results = tool_results(call(agent, ASK, CONFIG))
+    results = tool_results(call(agent, ASK, THREAD))
     assert [text for text, _ in results] == ["found a", "found b"]
     assert sorted(flaky.ran) == ["a", "b", "b"]
 
@@ -250,3 +251,15 @@ def test_policies_of_another_type_are_refused(make: Any) -> None:
 def test_a_policy_of_an_unknown_node_is_refused(make: Any) -> None:
     with pytest.raises(SpecError, match=r"^\[AF116\] node_policies: 'tolos'.*Its nodes are"):
         make(ScriptedChatModel([]), [find_with(Flaky(0))], node_policies={"tolos": AGAIN})
+
+
+@each("node", ["HumanInTheLoopMiddleware.after_model", "tools"])
+def test_a_decision_of_a_thread_is_not_cached_for_others(node: str) -> None:
+    """langgraph 1.2.24 keeps the answer to an interrupt, and gives it to each thread."""
+    asks: Any = HumanInTheLoopMiddleware({"find": True})
+    policies = {node: NodePolicy(cache_policy=CachePolicy(key_func=str))}
+    middleware = [asks if node != "tools" else OnceMiddleware({"find": "ask"})]
+    with pytest.raises(SpecError, match=r"^\[AF132\] node_policies.*decided in another thread"):
+        plan_agent(tools=[find_with(Flaky(0))], middleware=middleware, node_policies=policies)
+    others: Any = {"model": policies[node]}
+    plan_agent(tools=[find_with(Flaky(0))], middleware=middleware, node_policies=others)

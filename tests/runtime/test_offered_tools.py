@@ -7,22 +7,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
+from stack_agents import agent_of, kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    ModelResponse,
-    Outcome,
-    after_model,
-    create_agent,
-    wrap_model_call,
-)
+from agent_factory import AgentMiddleware, ModelResponse, after_model, create_agent, wrap_model_call
 from agent_factory import middleware as m
+from agent_factory.decisions import Outcome
 from agent_factory.testing import ScriptedChatModel
-from samples import Answer, last_text, tool_results
+from samples import THREAD, Answer, last_text, tool_results
 from tables import each
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 HI: Any = {"messages": [("user", "Give me my money back.")]}
 REFUND = {"name": "refund", "args": {"euros": 40}, "id": "r"}
 LOOK = {"name": "look", "args": {"order": "A1"}, "id": "l"}
@@ -59,8 +52,7 @@ def shop() -> Shop:
 
 def run(call: Any, shop: Shop, *middleware: Any, calls: Any = (REFUND,), **options: Any) -> Any:
     """The result of an agent of a shop, whose model calls these tools."""
-    model = ScriptedChatModel([[*calls], "I may not."])
-    return call(create_agent(model, shop.tools, middleware=[*middleware], **options), HI)
+    return call(agent_of([[*calls], "I may not."], *middleware, tools=shop.tools, **options), HI)
 
 
 def without_refund(request: Any) -> Any:
@@ -157,8 +149,7 @@ def test_repeated_calls_of_a_hidden_tool_end(call: Any, shop: Shop) -> None:
 
 def test_streams_show_the_answer(collect: Any, shop: Shop) -> None:
     def agent() -> Any:
-        model = ScriptedChatModel([[REFUND], "I may not."])
-        return create_agent(model, shop.tools, middleware=[Flow()])
+        return agent_of([[REFUND], "I may not."], Flow(), tools=shop.tools)
 
     shown = [m for m, _ in collect(agent(), HI, stream_mode="messages")]
     assert [m.text for m in shown if isinstance(m, ToolMessage)] == [f"{REFUSED} Offered: look."]
@@ -238,8 +229,7 @@ def test_tools_that_a_layer_adds_at_run_time_run(call: Any, shop: Shop) -> None:
     extra, look = shop.tools
     # What is not a tool of the agent is the layer's, also if it is not offered.
     for stack in ([AddsAtRunTime(extra)], [AddsAtRunTime(extra), Flow()]):
-        model = ScriptedChatModel([[REFUND], "Paid."])
-        call(create_agent(model, [look], middleware=[*stack]), HI)
+        call(agent_of([[REFUND], "Paid."], *stack, tools=[look]), HI)
     assert shop.ran == ["refund 40", "refund 40"]
 
 
@@ -293,12 +283,7 @@ def test_a_hidden_call_is_not_reviewed(call: Any, shop: Shop) -> None:
     modes: list[Any] = ["batched", "per_call"]
     for mode in modes:
         review = m.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=mode)
-        agent = create_agent(
-            ScriptedChatModel([[REFUND], "I may not."]),
-            shop.tools,
-            middleware=[review, Flow()],
-            checkpointer=InMemorySaver(),
-        )
+        agent = kept_agent([[REFUND], "I may not."], review, Flow(), tools=shop.tools)
         assert "__interrupt__" not in call(agent, HI, THREAD)
     assert shop.ran == []
 
@@ -317,8 +302,7 @@ def test_each_attempt_is_judged_by_its_own_request(call: Any, shop: Shop) -> Non
                 yield without_refund(request)
             return (yield request)
 
-    model = ScriptedChatModel([[REFUND], [{**REFUND, "id": "again"}], "Paid."])
-    call(create_agent(model, shop.tools, middleware=[Twice()]), HI)
+    call(agent_of([[REFUND], [{**REFUND, "id": "again"}], "Paid."], Twice(), tools=shop.tools), HI)
     assert shop.ran == ["refund 40"]
 
 

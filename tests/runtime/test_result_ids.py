@@ -17,23 +17,17 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import InjectedState
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.types import Command, interrupt
+from stack_agents import agent_of, kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    ToolNode,
-    ToolRuntime,
-    create_agent,
-    create_react_agent,
-    review,
-)
+from agent_factory import AgentMiddleware, create_agent, review
 from agent_factory import middleware as m
 from agent_factory.errors import BadReturn
+from agent_factory.prebuilt import ToolNode, ToolRuntime, create_react_agent
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
-from samples import named_calls, results_by_id
+from samples import THREAD, Declares, Killed, named_calls, results_by_id
 from tables import each
 
 GO: Any = {"messages": "Go"}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 CallId = Annotated[str, InjectedToolCallId]
 State = Annotated[dict[str, Any], InjectedState]
 
@@ -113,11 +107,8 @@ def test_a_result_of_a_tool_for_another_call_is_its_error(
 ) -> None:
     """Also where tool errors are reported: the model must not read that it may try again."""
     ran = Ran(FORMS[form](wrong))
-    agent = create_agent(
-        ScriptedChatModel([named_calls(*order), "Not asked."]),
-        ran.tools,
-        handle_tool_errors=True,
-        fused=fused,
+    agent = agent_of(
+        [named_calls(*order), "Not asked."], tools=ran.tools, handle_tool_errors=True, fused=fused
     )
     with pytest.raises(BadReturn, match=rf"^\[AF317\] pay: .*expected 'pay', got '{wrong}'") as e:
         call(agent, GO)
@@ -184,9 +175,7 @@ def test_a_tool_node_of_the_author_is_checked(
 
 def test_a_call_whose_result_has_a_wrong_id_is_not_repeated(call: Any) -> None:
     ran = Ran(message("typo"))
-    agent = create_agent(
-        ScriptedChatModel([named_calls("pay")]), ran.tools, middleware=[m.ToolRetryMiddleware()]
-    )
+    agent = agent_of([named_calls("pay")], m.ToolRetryMiddleware(), tools=ran.tools)
     with pytest.raises(BadReturn):
         call(agent, GO)
     assert ran.names == ["pay"]
@@ -251,16 +240,12 @@ def clear() -> Command[Any]:
 def test_messages_and_calls_that_come_along_keep_results(
     call: Any, name: str, layered: bool
 ) -> None:
-    class Passing(AgentMiddleware):
-        def around_tool(self, request: Any) -> Any:
-            return (yield request)
-
     ran = Ran("paid")
     agent = create_agent(
         ScriptedChatModel([named_calls("look"), named_calls(name), "Done."]),
         [*ran.tools, recall, redo, delegate, clear],
         system_prompt="Help.",
-        middleware=[Passing()] if layered else [],
+        middleware=[Declares()] if layered else [],
     )
     result = call(agent, GO)
     expected = {"recall": "recalled", "redo": "edited", "delegate": "ok"}
@@ -280,8 +265,7 @@ def test_a_layer_may_call_inward_under_another_id(call: Any) -> None:
             return ToolMessage(" ".join(texts), tool_call_id=request.tool_call["id"])
 
     ran = Ran("paid")
-    model = ScriptedChatModel([named_calls("look"), "Done."])
-    result = call(create_agent(model, ran.tools, middleware=[Twice()]), GO)
+    result = call(agent_of([named_calls("look"), "Done."], Twice(), tools=ran.tools), GO)
     assert results_by_id(result) == {"look": "seen seen"}
 
 
@@ -405,10 +389,6 @@ def test_the_next_model_reads_one_true_result_of_each_call(
                     assert text == ("failed: It failed." if kind == "raises" else f"true {id_}")
 
 
-class Killed(BaseException):
-    """Simulates a kill."""
-
-
 class Bank:
     """A tool that pays, and then meets with what is set."""
 
@@ -426,9 +406,9 @@ class Bank:
         raise self.trouble
 
 
-def agent_of(bank: Bank, **options: Any) -> Any:
-    model = ScriptedChatModel([[{"name": "pay", "id": "1"}], "Done."])
-    return create_agent(model, [bank.pay], checkpointer=InMemorySaver(), **options)
+def bank_agent(bank: Bank, *stack: Any, **options: Any) -> Any:
+    steps = [[{"name": "pay", "id": "1"}], "Done."]
+    return kept_agent(steps, *stack, tools=[bank.pay], **options)
 
 
 def result_of(values: Any) -> str:
@@ -442,7 +422,7 @@ def result_of(values: Any) -> str:
 @each("trouble", ["ask", "no result", ValueError("It failed."), Killed()])
 def test_a_call_that_began_may_have_run(call: Any, fused: Any, way: str, trouble: Any) -> None:
     bank = Bank(trouble)
-    agent = agent_of(bank, fused=fused)
+    agent = bank_agent(bank, fused=fused)
     with suppress(ValueError, Killed):
         call(agent, GO, THREAD, durability="sync")
     if way == "invoke" or not review.pending(agent, THREAD):
@@ -457,7 +437,7 @@ def test_a_call_that_began_may_have_run(call: Any, fused: Any, way: str, trouble
 def test_a_call_that_was_approved_and_began_may_have_run(call: Any, mode: Any) -> None:
     bank = Bank(Killed())
     guard = m.HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
-    agent = agent_of(bank, middleware=[guard])
+    agent = bank_agent(bank, guard)
     call(agent, GO, THREAD, durability="sync")
     with pytest.raises(Killed):
         review.approve(agent, THREAD, durability="sync")
@@ -472,7 +452,7 @@ def test_a_run_that_ends_at_a_limit_does_not_know_of_calls_without_a_result(call
 
     bank = Bank("no result")
     limit = m.ModelCallLimitMiddleware(run_limit=1)
-    values = call(agent_of(bank, middleware=[limit, Drop()]), GO, THREAD)
+    values = call(bank_agent(bank, limit, Drop()), GO, THREAD)
     assert "It may have run" in result_of(values)
     assert bank.paid == 1
 
@@ -484,7 +464,7 @@ def test_a_budget_does_not_say_of_an_attempt_before_that_it_did_not_run(call: An
         m.ToolRetryMiddleware(initial_delay=0, jitter=False),
         m.BudgetMiddleware(ledger=m.Ledger(m.Limits(tool_calls=1))),
     ]
-    text = result_of(call(agent_of(bank, middleware=stack), GO, THREAD))
+    text = result_of(call(bank_agent(bank, *stack), GO, THREAD))
     assert "the budget refused this call of pay" in text
     assert "did not run" not in text
     assert bank.paid == 1

@@ -8,22 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import InjectedToolCallId, tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.types import Command
+from stack_agents import kept_agent
 
 import samples
 from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import CommandNotSupported, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
-from samples import ask, numbered_calls
+from samples import THREAD, ask, numbered_calls
 from tables import each
 
 GO = {"messages": "Go"}
-THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 CallId = Annotated[str, InjectedToolCallId]
 
 
@@ -136,12 +134,7 @@ def test_a_stop_parallel_to_a_structured_answer_ends_the_run_once(call: Any) -> 
 def test_a_stop_waits_for_a_parallel_tool_that_interrupts(call: Any) -> None:
     """D29: the answer of the person arrives, and the stop is not forgotten."""
     log: list[str] = []
-    agent = create_agent(
-        ScriptedChatModel([numbered_calls("stop", "ask")]),
-        TOOLS,
-        middleware=[logger(log)],
-        checkpointer=InMemorySaver(),
-    )
+    agent = kept_agent([numbered_calls("stop", "ask")], logger(log), tools=TOOLS)
     assert "__interrupt__" in call(agent, GO, THREAD)
     result = call(agent, Command(resume="yes"), THREAD)
     assert [m.text for m in result["messages"]][2:] == ["stopped", "said yes"]
@@ -154,8 +147,7 @@ def test_signals_of_tools_survive_a_pause(
     call: Any, names: list[str], pause: dict[str, Any]
 ) -> None:
     """D20, D26"""
-    model = ScriptedChatModel([numbered_calls(*names)])
-    agent = create_agent(model, TOOLS, checkpointer=InMemorySaver(), **pause)
+    agent = kept_agent([numbered_calls(*names)], tools=TOOLS, **pause)
     call(agent, GO, THREAD)
     while agent.get_state(THREAD).next:
         result = call(agent, None, THREAD)
@@ -197,12 +189,7 @@ def test_a_layer_may_stop_the_run(call: Any, names: list[str]) -> None:
             return (yield request)
 
     log: list[str] = []
-    agent = create_agent(
-        ScriptedChatModel([numbered_calls(*names), "Hello"]),
-        TOOLS,
-        middleware=[logger(log), Stop()],
-        checkpointer=InMemorySaver(),
-    )
+    agent = kept_agent([numbered_calls(*names), "Hello"], logger(log), Stop(), tools=TOOLS)
     call(agent, GO, THREAD)
     assert log == ["before_agent", *TURN, "after_agent"]
     result = call(agent, GO, THREAD)

@@ -30,10 +30,9 @@ from agent_factory.middleware import HumanInTheLoopMiddleware, TodoListMiddlewar
 from agent_factory.review.records import call_digest
 from agent_factory.testing import ScriptedChatModel
 from reviews import Till, ask
-from samples import add, last_text, tool_results
+from samples import THREAD, add, last_text, tool_results
 from tables import each
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 HI: Any = {"messages": [("user", "Hi")]}
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
 
@@ -181,9 +180,6 @@ def test_an_answer_that_is_not_a_command_is_refused(way: str, kind: str, answer:
     assert tool_results(result) == [("3", "success")]
 
 
-# Answers
-
-
 APPROVE: Any = Command(resume={"decisions": [{"type": "approve"}]})
 
 
@@ -321,9 +317,6 @@ def test_what_is_not_an_answer_needs_nothing_that_waits(call: Any) -> None:
         call(agent, Command(goto="agent" if kind == "react" else "model", resume="Yes"), THREAD)
 
 
-# Modes of streams
-
-
 @each("kind", KINDS)
 @each("mode", ["message", ["values", "message"]])
 def test_an_unknown_stream_mode_is_refused(collect: Any, kind: str, mode: Any) -> None:
@@ -349,9 +342,6 @@ def test_a_layer_sees_no_run_that_does_not_start(call: Any, collect: Any) -> Non
     with pytest.raises(ArgumentError):
         collect(agent, HI, THREAD, stream_mode="message")
     assert around.runs == 0
-
-
-# Reviews that nobody has made
 
 
 @dataclass

@@ -11,22 +11,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.prebuilt import ToolCallTransformer
 from langgraph.types import Command
+from stack_agents import agent_of
 
-from agent_factory import (
-    AgentMiddleware,
-    ExtendedModelResponse,
-    Invoke,
-    ModelResponse,
-    create_agent,
-    wrap_model_call,
-)
+from agent_factory import AgentMiddleware, Invoke, create_agent, wrap_model_call
 from agent_factory.errors import ArgumentError
 from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
-from samples import AsksTwice, texts
+from agent_factory.types import ExtendedModelResponse, ModelResponse
+from samples import THREAD, AsksTwice, texts
 from tables import each
-
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 
@@ -48,9 +41,6 @@ def model() -> ScriptedChatModel:
 def words(chunks: list[Any]) -> list[str]:
     """The tokens of stream_mode="messages"."""
     return [message.text for message, _ in chunks if message.text]
-
-
-# --- every mode -----------------------------------------------------------------------------------
 
 
 def test_each_of_several_modes_shows_its_part_of_a_run(collect: Any, call: Any) -> None:
@@ -98,9 +88,6 @@ def test_tasks_and_debug_name_every_node_and_tools_get_only_their_call(
     (sent,) = begun[1]["input"]
     assert sent["id"] == "1"
     assert "messages" not in sent
-
-
-# --- the agent's own words ------------------------------------------------------------------------
 
 
 def test_tokens_and_tool_calls_of_the_agents_model_are_streamed_once(collect: Any) -> None:
@@ -210,8 +197,7 @@ def test_the_metadata_of_a_stream_hold_the_name_of_the_agent(collect: Any, fused
         """Ask the other agent."""
         return str(inner.invoke(ASK)["messages"][-1].text)
 
-    script = ScriptedChatModel([[{"name": "delegate"}], "Done."])
-    agent = create_agent(script, [delegate], name="desk", fused=fused)
+    agent = agent_of([[{"name": "delegate"}], "Done."], tools=[delegate], name="desk", fused=fused)
     chunks = collect(agent, ASK, stream_mode="messages", subgraphs=True)
     names = [(message.text, meta["lc_agent_name"]) for _, (message, meta) in chunks if message.text]
     assert names == [
@@ -231,9 +217,6 @@ def test_an_agent_called_with_nostream_streams_no_tokens(collect: Any, layered: 
     agent = create_agent(ScriptedChatModel(["Hi there."]), middleware=members)
     chunks = collect(agent.with_config(tags=["nostream"]), ASK, stream_mode="messages")
     assert not [message for message, _ in chunks if isinstance(message, AIMessageChunk)]
-
-
-# --- events ---------------------------------------------------------------------------------------
 
 
 async def _events(agent: Any) -> list[Any]:
@@ -283,8 +266,7 @@ def with_subagent(name: str | None = "researcher", **options: Any) -> Any:
         """Ask the other agent."""
         return str(inner.invoke(ASK)["messages"][-1].text)
 
-    script = ScriptedChatModel([[{"name": "delegate", "id": "7"}], "Done."])
-    return create_agent(script, [delegate], **options)
+    return agent_of([[{"name": "delegate", "id": "7"}], "Done."], tools=[delegate], **options)
 
 
 @pytest.mark.parametrize("fused", [False, True])

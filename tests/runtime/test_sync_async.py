@@ -33,6 +33,7 @@ from random_stacks import (
     Trial,
     cases,
 )
+from stack_agents import agent_of
 from watching import NESTED_STREAMS, SECOND_STREAMS, STREAMS, Form, compare, simple, streams
 
 from agent_factory import (
@@ -46,12 +47,8 @@ from agent_factory import (
     create_agent,
     touches,
 )
+from agent_factory import middleware as m
 from agent_factory.errors import HookPathNotSupported, PathNotSupported, SpecError
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
-    ToolCallLimitMiddleware,
-)
 from agent_factory.runtime import watching
 from agent_factory.testing import ScriptedChatModel
 from samples import add, adding, awrap, wrap
@@ -82,9 +79,6 @@ def ahook(log: list[str]) -> Any:
     return method
 
 
-# --- node hooks -------------------------------------------------------------------------------
-
-
 @each("phase", HOOKS)
 def test_of_two_variants_the_one_for_the_mode_of_the_run_is_called(phase: str) -> None:
     """A6: an async run runs a hook that is sync only."""
@@ -106,9 +100,7 @@ async def test_a_sync_hook_in_an_async_run_does_not_block_the_loop() -> None:
         began.set()
         assert released.wait(60), "the event loop stood still"
 
-    agent = create_agent(
-        ScriptedChatModel(["Hi."]), middleware=[middleware(before_model=before_model)]
-    )
+    agent = agent_of(["Hi."], middleware(before_model=before_model))
     task = asyncio.create_task(agent.ainvoke(ASK))
     await auntil(began.is_set)
     released.set()
@@ -122,9 +114,7 @@ async def test_a_sync_hook_in_an_async_run_keeps_the_context_of_its_caller() -> 
         seen.extend([user.get(), runtime.context, threading.current_thread()])
         get_stream_writer()("written")
 
-    agent = create_agent(
-        ScriptedChatModel(["Hi."]), middleware=[middleware(before_model=before_model)]
-    )
+    agent = agent_of(["Hi."], middleware(before_model=before_model))
     user.set("Ada")
     options: Any = {"context": {"id": 7}, "stream_mode": "custom"}
     chunks = [chunk async for chunk in agent.astream(ASK, **options)]
@@ -132,8 +122,6 @@ async def test_a_sync_hook_in_an_async_run_keeps_the_context_of_its_caller() -> 
     assert seen[2] is not threading.main_thread()
     assert chunks == ["written"]
 
-
-# --- layers -----------------------------------------------------------------------------------
 
 LAYERS = [("wrap_model_call", "around_model"), ("wrap_tool_call", "around_tool")]
 
@@ -184,9 +172,6 @@ def test_modes_that_no_run_can_satisfy_are_refused_at_build(
         caught.value.subject == f"Sync.{next(iter(sync_only))} and Async.{next(iter(async_only))}"
     )
     assert "around_model" in caught.value.hint
-
-
-# --- one law about both modes -----------------------------------------------------------------
 
 
 def reply(request: Any, text: str) -> Any:
@@ -443,16 +428,16 @@ MORE = st.one_of(
         st.sampled_from(["passes", "changes", "softens"]),
     ),
     st.builds(
-        lambda exit: (partial(ModelCallLimitMiddleware, run_limit=2, exit_behavior=exit),),
+        lambda exit: (partial(m.ModelCallLimitMiddleware, run_limit=2, exit_behavior=exit),),
         st.sampled_from(["end", "error"]),
     ),
     st.builds(
-        lambda exit: (partial(ToolCallLimitMiddleware, run_limit=2, exit_behavior=exit),),
+        lambda exit: (partial(m.ToolCallLimitMiddleware, run_limit=2, exit_behavior=exit),),
         st.sampled_from(["continue", "error"]),
     ),
     st.builds(
         lambda mode: (
-            partial(HumanInTheLoopMiddleware, {"find": True, "look": True}, interrupt_mode=mode),
+            partial(m.HumanInTheLoopMiddleware, {"find": True, "look": True}, interrupt_mode=mode),
         ),
         st.sampled_from(["batched", "per_call"]),
     ),

@@ -14,20 +14,16 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from pydantic import ValidationError
+from stack_agents import kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    Invoke,
-    ToolCallRecorder,
-    ToolRuntime,
-    create_agent,
-    wrap_tool_call,
-)
+from agent_factory import AgentMiddleware, Invoke, ToolCallRecorder, create_agent, wrap_tool_call
 from agent_factory import middleware as m
 from agent_factory.errors import BadReturn, CommandNotSupported
+from agent_factory.prebuilt import ToolRuntime
 from agent_factory.testing import ScriptedChatModel
-from samples import PassingWraps, add, texts, through, tool_texts
+from agent_factory.types import AgentState
+from busy_agents import find
+from samples import THREAD, PassingWraps, add, texts, through, tool_texts
 from tables import each
 
 ASK = {"messages": [("user", "2 + 3?")]}
@@ -146,10 +142,6 @@ def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
     """What a layer answers, and what nobody knows, has not started."""
     observed: list[list[str]] = []
 
-    def find(query: str) -> str:
-        """Find something."""
-        return f"found {query}"
-
     @wrap_tool_call
     def listening(request: Any) -> Any:
         with ToolCallRecorder() as outer, ToolCallRecorder() as starts:
@@ -174,7 +166,6 @@ def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
 
 
 ASK_ME = {"messages": [("user", "Ask me.")]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 def ask() -> str:
@@ -228,8 +219,7 @@ def test_an_interrupt_of_the_model_passes_every_layer(
     def first_ask(_: Any) -> str:
         return f"The user said {interrupt('Which model?')}"
 
-    model = ScriptedChatModel([first_ask, first_ask])
-    agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
+    agent = kept_agent([first_ask, first_ask], *stack)
     assert questions(call(agent, ASK_ME, THREAD)) == ["Which model?"]
     result = call(agent, Command(resume="any"), THREAD)
     assert result["messages"][-1].text == "The user said any"
@@ -275,12 +265,8 @@ def test_an_interrupt_of_a_tool_passes_and_a_wrong_answer_may_be_given_again(
         """Ask the user."""
         return f"The user said {interrupt('How many?', response_schema=int)}"
 
-    agent = create_agent(
-        asking(),
-        [ask_for_a_number],
-        middleware=stack,
-        checkpointer=InMemorySaver(),
-        handle_tool_errors=handle_tool_errors,
+    agent = kept_agent(
+        asking(), *stack, tools=[ask_for_a_number], handle_tool_errors=handle_tool_errors
     )
     assert questions(call(agent, ASK_ME, THREAD)) == ["How many?"]
     with pytest.raises(ValidationError, match="valid integer"):
@@ -300,13 +286,7 @@ def test_a_layer_may_interrupt_and_is_resumed(
         return "echo"
 
     model = ScriptedChatModel([[{"name": "echo"}], "Done."])
-    agent = create_agent(
-        model,
-        [echo],
-        middleware=[*stack, kind()],
-        checkpointer=InMemorySaver(),
-        handle_tool_errors=handle_tool_errors,
-    )
+    agent = kept_agent(model, *stack, kind(), tools=[echo], handle_tool_errors=handle_tool_errors)
     assert questions(call(agent, ASK_ME, THREAD)) == ["Call the model?"]
     assert questions(call(agent, Command(resume="one"), THREAD)) == ["Run the tool?"]
     assert questions(call(agent, Command(resume="two"), THREAD)) == ["Call the model?"]

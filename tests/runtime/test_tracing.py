@@ -144,9 +144,6 @@ def test_a_traced_agent_still_streams_tokens(collect: Any) -> None:
     assert [message.text for message, _ in chunks if message.text] == ["It ", "is ", "five."]
 
 
-# --- policies -------------------------------------------------------------------------------------
-
-
 class Watched(Flows):
     trace_policy = HIDDEN
 
@@ -238,9 +235,6 @@ def test_personal_data_is_not_recorded_before_it_is_redacted(call: Any) -> None:
     assert runs
     for run in runs:
         assert "@" not in f"{run.inputs} {run.outputs}"
-
-
-# --- without a tracer -----------------------------------------------------------------------------
 
 
 class Listener(BaseCallbackHandler):

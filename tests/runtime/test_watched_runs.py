@@ -32,6 +32,7 @@ from random_stacks import (
     cases,
     is_stuck,
 )
+from stack_agents import agent_of
 from watching import (
     EVENTS,
     FORMS,
@@ -48,6 +49,7 @@ from watching import (
 from agent_factory import AgentMiddleware, create_agent
 from agent_factory.runtime import watching
 from agent_factory.testing import ScriptedChatModel
+from samples import find
 
 pytestmark = [
     pytest.mark.timeout(1800),  # of a failure, hypothesis finds the smallest case first
@@ -55,9 +57,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The v3 streaming protocol"),
     pytest.mark.filterwarnings("ignore:astream_events version='v1' is deprecated"),
 ]
-
-
-# Agents inside
 
 
 class Inner(AgentMiddleware[Any, Any]):
@@ -113,9 +112,6 @@ def tools_for(fused: Any) -> list[Any]:
         _delegating("remember", inner(fused, checkpointer=True)),
         speak,
     ]
-
-
-# The law
 
 
 class WatchedTrial(Trial):
@@ -210,9 +206,6 @@ def test_a_fused_run_shows_what_it_shows_hook_by_hook(forms: str, mode: Mode) ->
     check()
 
 
-# One call, in every form
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "tool",
@@ -231,8 +224,6 @@ def test_a_call_in_the_one_step_of_a_run_looks_the_same(
     for form in _possible([form for forms in FORMS.values() for form in forms], mode):
         _same(case, True, mode, form, kept=False)
 
-
-# One conversation, in every form
 
 CONVERSATION = Case(
     members=(
@@ -323,9 +314,6 @@ def test_an_edge_that_fails_after_the_model_ends_the_span_of_its_hook(
     _same(case, True, "async", form, kept)
 
 
-# An agent inside a graph
-
-
 @pytest.mark.parametrize("form", [*TOGETHER, PROTOCOL, TRACES[0]], ids=str)
 @pytest.mark.parametrize("mode", MODES)
 def test_an_agent_inside_a_graph_looks_the_same(form: Form, mode: Mode) -> None:
@@ -343,9 +331,6 @@ def test_an_agent_inside_a_graph_looks_the_same(form: Form, mode: Mode) -> None:
         if found := compare(form, events, expected):
             pytest.fail(f"{form}, {mode}: {found}")
         assert result == known
-
-
-# That the comparison notices what differs
 
 
 CHANGES: dict[str, Any] = {
@@ -381,9 +366,6 @@ def test_a_comparison_notices_other_metadata() -> None:
         ("__pregel_pull", "__pregel_push"),
     ):
         assert compare(form, _replaced(seen, old, new), seen), old
-
-
-# A caller that reads no further
 
 
 STREAMED: list[Any] = ["messages", "updates", "values", "custom", ["updates", "messages"]]
@@ -438,11 +420,8 @@ def test_a_run_goes_no_further_than_its_stream_is_read(
 
     calls = [[{"name": "pay", "args": {"euros": n}, "id": str(n)}] for n in (1, 2)]
     model = ScriptedChatModel([*calls, "Done."])
-    agent = create_agent(
-        model,
-        [StructuredTool.from_function(pay, coroutine=apay)],
-        middleware=[Writing()],
-        fused=fused,
+    agent = agent_of(
+        model, Writing(), tools=[StructuredTool.from_function(pay, coroutine=apay)], fused=fused
     )
     question: Any = {"messages": [("user", "Pay.")]}
     read() if mode == "sync" else asyncio.run(aread())
@@ -467,10 +446,6 @@ def test_a_live_stream_is_one_step_unless_its_reader_is_slow(
     async def aread() -> None:
         async for _ in agent.astream(question, stream_mode=stream_mode):
             pass
-
-    def find(query: str) -> str:
-        """Find."""
-        return query
 
     model = ScriptedChatModel([[{"name": "find", "args": {"query": "it"}}], "Done."] * 2)
     agent: Any = create_agent(model, [find], middleware=[Noting()])

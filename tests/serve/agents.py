@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
 from langgraph.types import Command, interrupt
+from stack_agents import kept_agent
 
 from agent_factory import AgentState, OmitFromSchema, ToolRuntime, client_tool, create_agent
 from agent_factory.errors import ReviewError
@@ -141,9 +142,7 @@ def add_agents(service: Service) -> None:
 
     service.add("echo", create_agent(every(echo)))
     service.add("payer", create_agent(caller("pay", euros=5), [pay]))
-    desk = create_agent(
-        caller("pay", euros=5), [pay], middleware=[review], checkpointer=InMemorySaver()
-    )
+    desk = kept_agent(caller("pay", euros=5), review, tools=[pay])
     service.add("recorded", create_agent(caller("pay", euros=5), [pay]), decisions=True)
     service.add("desk", desk)
     service.add("desk now", desk, waiting="interrupt")

@@ -57,9 +57,6 @@ def answers(desk: Desk, thread: str) -> dict[str, Any]:
     }
 
 
-# Keys of a config
-
-
 def each_way_in(desk: Desk, thread: str, agent: str, configurable: Any) -> list[Any]:
     """The responses to a config that is sent in every way."""
     body = {"assistant_id": agent, "config": {"configurable": configurable}}
@@ -152,9 +149,6 @@ def test_a_service_cannot_allow_what_langgraph_reads(desk: Desk, keys: Any) -> N
         desk.service.add("more", graph, configurable=keys)
 
 
-# Going on
-
-
 @each_agent(first=0)
 def test_a_cancelled_review_is_asked_again(desk: Desk, agent: str) -> None:
     for more in ({}, {"config": {"metadata": {"run_id": "x"}}}):
@@ -218,9 +212,6 @@ def test_a_chat_client_tries_no_review_again(desk: Desk, agent: str) -> None:
     assert desk.paid == []
 
 
-# Pauses
-
-
 NODES: list[Any] = [[], ["model"], ["tools"], "*", None]
 
 
@@ -241,9 +232,6 @@ def test_a_client_adds_pauses_and_removes_none(desk: Desk, agent: str, nodes: An
             assert first == ("tools",) or nodes
             assert desk.service.threads.get(one).status == "waiting"
             assert desk.paid == []
-
-
-# Messages and writes
 
 
 def forged(desk: Desk, agent: str, thread: str) -> dict[str, Any]:

@@ -99,9 +99,6 @@ def at_of(page: str) -> str:
     return str(at)
 
 
-# Versions
-
-
 def test_an_answer_that_is_regenerated_keeps_its_other_version(chat: Chat) -> None:
     """And a message in the other branch goes on from it."""
     chat.say("Hello")
@@ -248,9 +245,6 @@ def test_versions_lead_to_branches_that_differ_in_this_message_first(
                 assert by_end[other][place] != message
 
 
-# Files
-
-
 def data_of(content: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{b64encode(content).decode()}"
 
@@ -340,9 +334,6 @@ def test_only_pictures_are_shown_and_none_from_elsewhere() -> None:
         assert File.of(block).source == ""
 
 
-# Markdown
-
-
 TAGS = re.compile(
     "a|blockquote|br|button|code|div|em|h[1-6]|hr|li|ol|p|pre|s|span|strong|table|tbody|td|th|thead|"
     "tr|ul"
@@ -386,9 +377,6 @@ def test_markdown_is_set() -> None:
     assert html.count("<a ") == 3  # the catalogue, the mailbox, and the picture as a link
     assert '<a href="https://evil.example/beacon.png"' in html
     assert '<a href="mailto:ann@example.com"' in html
-
-
-# State and breakpoints
 
 
 def test_a_state_is_edited(chat: Chat) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
@@ -20,6 +19,7 @@ from agent_factory.middleware import HumanInTheLoopMiddleware, ModelRefusalMiddl
 from agent_factory.serve import Principal, create_app
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
+from samples import OwnModel
 from serve.agents import pay
 from serve.route_examples import rpc
 from tables import each
@@ -27,14 +27,10 @@ from tables import each
 WORDS = "I cannot tell. Ask ann@acme.com."
 
 
-class Pieces(BaseChatModel):
+class Pieces(OwnModel):
     """A model that answers each request in these chunks."""
 
     chunks: list[AIMessageChunk]
-
-    @property
-    def _llm_type(self) -> str:
-        return "pieces"
 
     def _stream(self, *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
         id = uuid4().hex

@@ -59,9 +59,6 @@ def read(app: Any, path: str, client: tuple[str, int] = THIS_MACHINE, **options:
     return TestClient(app, HOME, client=client).get(path, **options)
 
 
-# Live and ready
-
-
 def test_whoever_asks_learns_whether_the_process_lives_and_can_work(app: Any) -> None:
     for client in (THIS_MACHINE, ANOTHER):
         assert read(app, "/live", client).json() == {"live": True}
@@ -144,9 +141,6 @@ def test_a_worker_whose_thread_has_ended_or_that_was_given_up_is_not_ready(
     assert "no sign of life" in response.json()["problems"][0]
 
 
-# Metrics
-
-
 def test_metrics_are_for_this_machine_alone(app: Any) -> None:
     assert read(app, "/metrics").status_code == 200
     for refused in (
@@ -189,9 +183,6 @@ def test_without_the_extra_the_answer_names_it(app: Any, monkeypatch: pytest.Mon
     response = read(app, "/metrics")
     assert response.status_code == 501
     assert "the extra `metrics`" in response.json()["detail"]
-
-
-# Processes
 
 
 def command(name: str, folder: Path, **environment: str) -> tuple[list[Any], dict[str, Any]]:

@@ -164,15 +164,6 @@ def test_a_stream_is_joined_again(client: Any, thread: str) -> None:
         [*client.runs.join_stream(thread, run, stream_mode="message")]
 
 
-@pytest.mark.usefixtures("gate")
-def test_a_client_that_goes_away_cancels(thread: str, url: str, service: Service) -> None:
-    body = {"assistant_id": "echo", "input": HELD, "on_disconnect": "cancel"}
-    for way in ("stream", "wait"):
-        with httpx.stream("POST", f"{url}/threads/{thread}/runs/{way}", json=body) as response:
-            assert response.status_code == 200
-        until(lambda: service.threads.runs(thread)[0].status == "cancelled")
-
-
 @pytest.mark.parametrize("way", ["stream", "wait"])
 @pytest.mark.parametrize("does", ["cancel", "continue"])
 def test_a_client_that_goes_away_leaves_no_thread_of_its_run(

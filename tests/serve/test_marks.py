@@ -93,8 +93,6 @@ def keys_of(module: ast.Module) -> Iterator[str]:
             yield name
 
 
-# Ways in
-
 EACH = dict.fromkeys(sorted(MARKS | {"lc_source", "lc_written_by", "lc_data"}), "x")
 EACH["provider"] = "kept"
 ARTIFACT: Any = {"client_tools": [{"name": "mail"}], "client_tool_choice": "mail"}

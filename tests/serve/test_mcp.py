@@ -144,9 +144,6 @@ async def test_progress(url: str, mode: str) -> None:
         assert seen == [(1, f"{tool} is called."), (2, f"{tool} has a result.")]
 
 
-# Reviews
-
-
 async def test_a_review_is_asked_where_the_client_shows_forms(url: str, service: Service) -> None:
     ann = Person(decision="approve", arguments='{"euros": 5}', message="")
     result = await call(url, "desk", message="Pay", answer=ann)
@@ -254,9 +251,6 @@ async def test_answers_of_others_decide_nothing(url: str, service: Service) -> N
     # A client that sends its answer twice has decided once.
     for _ in range(2):
         assert text(await retry("desk", "ann@acme")) == "Done: Paid 5."
-
-
-# Errors, and who may do what
 
 
 @pytest.mark.parametrize("mode", ["auto", LEGACY])

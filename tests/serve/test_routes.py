@@ -263,9 +263,6 @@ def test_no_route_decides_for_somebody_who_may_not(world: World) -> None:
     assert refused == 11  # a way to decide more is one more
 
 
-# Requests that nobody expects
-
-
 @each("path", ["/threads/a%00b", "/threads/a%00b/state/c", "/threads/a/state/b%00"])
 def test_a_nul_in_an_id(world: World, path: str) -> None:
     """Postgres takes none in a text."""

@@ -170,9 +170,6 @@ def test_a_run_is_deleted_under_who_waits_for_it(service: Service) -> None:
     assert service.threads.get(run.thread_id).run is None
 
 
-# Lists by GET
-
-
 def test_lists_by_query(client: Any, url: str, thread: str) -> None:
     client.runs.wait(thread, "echo", input=HI)
     history = httpx.get(f"{url}/threads/{thread}/history?limit=2&select=next").json()
@@ -202,9 +199,6 @@ def test_lists_by_query(client: Any, url: str, thread: str) -> None:
         place = query if query.startswith("/") else f"?{query}"
         answer = httpx.get(f"{url}/threads{place}")
         assert (answer.status_code, text in answer.json()["detail"]) == (422, True), answer.text
-
-
-# States before the first message
 
 
 def test_a_thread_gets_its_graph_later(client: Any, thread: str) -> None:
@@ -355,9 +349,6 @@ def test_a_failure_has_an_error_and_no_end(client: Any, thread: str, agent: str)
     errors = [event["data"] for event in events if event["event"] == "on_tool_error"]
     expected = [{"error": "no money", "input": {"euros": 5}}]
     assert errors == (expected if agent == "lender" else [])
-
-
-# agent-inbox
 
 
 class Inbox:

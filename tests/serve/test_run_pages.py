@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import update
+from stack_agents import kept_agent
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import Principal, create_app
 from agent_factory.serve.pages.failure import failure_of
@@ -60,8 +59,7 @@ def who(request: Request) -> Principal:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with Service(f"sqlite:///{tmp_path_factory.mktemp('runs')}/desk.db") as made:
         asks = [HumanInTheLoopMiddleware({"pay": True})]
-        model = ScriptedChatModel([answer] * 1000)
-        agent = create_agent(model, [pay, label], middleware=asks, checkpointer=InMemorySaver())
+        agent = kept_agent(ScriptedChatModel([answer] * 1000), *asks, tools=[pay, label])
         made.add("desk", agent)
         add_gated(made)
         yield made
@@ -109,9 +107,6 @@ def pages(service: Service) -> Pages:
 def words(text: str) -> str:
     """The words of a page, without its tags."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
-
-
-# The list
 
 
 def test_the_list_has_what_was_asked_by_whom_and_how_it_went(pages: Pages) -> None:
@@ -165,9 +160,6 @@ def test_another_tenant_and_a_form_without_its_token_change_nothing(pages: Pages
     info = pages.service.threads.get(pages.thread)
     assert (info.title, info.metadata, info.status) == ("Print the label", {}, "failed")
     assert pages.service.threads.count_runs(pages.thread) == 1
-
-
-# One run
 
 
 def test_a_timeline_is_a_table_with_calls_waits_and_tokens(pages: Pages) -> None:
@@ -278,9 +270,6 @@ def test_the_step_whose_error_ended_the_run_is_named() -> None:
     assert failure.where == "the step Guard.before_model"
 
 
-# The axis
-
-
 def test_waits_take_a_part_of_the_axis() -> None:
     axis = Axis(0.0, 110.0, [(0.0, 5.0), (50.0, 100.0), (60.0, 105.0)])
     places = [axis.place(moment) for moment in (-1.0, 0.0, 5.0, 50.0, 105.0, 110.0, 200.0)]
@@ -307,9 +296,6 @@ def test_bars_stay_on_the_axis_if_clocks_differ(pages: Pages) -> None:
         assert 0 <= bar.x < bar.x + bar.width <= WIDTH + 5
         assert bar.offset >= 0
         assert bar.seconds >= 0
-
-
-# Threads
 
 
 def test_a_thread_is_renamed_and_an_archived_thread_leaves_the_list(pages: Pages) -> None:

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import httpx
 import pytest
-from langgraph.checkpoint.memory import InMemorySaver
+from stack_agents import kept_agent
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,7 +19,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.serve import Principal, create_app
@@ -46,11 +45,8 @@ ANN = {"x-user": "ann@acme"}
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with Service(f"sqlite:///{tmp_path_factory.mktemp('security')}/desk.db") as made:
-        agent = create_agent(
-            caller("pay", euros=5),
-            [pay],
-            middleware=[HumanInTheLoopMiddleware({"pay": True})],
-            checkpointer=InMemorySaver(),
+        agent = kept_agent(
+            caller("pay", euros=5), HumanInTheLoopMiddleware({"pay": True}), tools=[pay]
         )
         made.add("desk", agent)
         yield made
@@ -71,9 +67,6 @@ def client_of(service: Service) -> Callable[..., TestClient]:
 @pytest.fixture
 def client(client_of: Callable[..., TestClient]) -> TestClient:
     return client_of()
-
-
-# Headers
 
 
 @each(
@@ -109,9 +102,6 @@ def test_a_response_keeps_its_own_headers() -> None:
     assert headers["referrer-policy"] == "origin"
 
 
-# Bodies
-
-
 def test_a_body_that_is_too_long(service: Service) -> None:
     """Also if it comes in chunks."""
     chunks = [b'{"metadata": {"a": "', *[b"x" * 50] * 10, b'"}}']
@@ -137,8 +127,6 @@ def test_a_body_that_is_not_sent_as_json(client: TestClient, kind: str) -> None:
     answer = client.post("/threads/count", content="{}", headers=json_with_charset)
     assert answer.status_code == 200
 
-
-# Other sites
 
 EVIL = {"Origin": "https://evil.example"}
 OWN = {"Origin": "http://desk.example"}
@@ -195,9 +183,6 @@ def test_a_site_that_is_allowed(client_of: Callable[..., TestClient]) -> None:
     assert client.post("/threads/count", json={}, headers=EVIL).status_code == 403
 
 
-# Forms
-
-
 @pytest.fixture
 def forms() -> Starlette:
     async def page(request: Request) -> Response:
@@ -251,9 +236,6 @@ def test_what_is_not_a_form(forms: Starlette) -> None:
     assert client.post("/", json={"csrf_token": "abc"}).status_code == 415
     many = {"csrf_token": "abc", **{str(number): "x" for number in range(1000)}}
     assert client.post("/", data=many).status_code == 422
-
-
-# Who makes a request
 
 
 def test_an_authentication_that_answers_itself(client_of: Callable[..., TestClient]) -> None:
@@ -315,9 +297,6 @@ def test_who_may_claim(service: Service) -> None:
             method(wait.id, by="ann")
     assert service.inbox().get(wait.id).claimed_by is None
     service.threads.delete(run.thread_id)
-
-
-# Errors
 
 
 @pytest.mark.parametrize("path", ["/threads/some%0Athread", "/studio/threads/some%0Athread"])

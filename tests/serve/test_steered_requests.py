@@ -68,9 +68,6 @@ def texts(service: Service) -> list[str]:
     return [message.text for message in messages if message.type == "human"]
 
 
-# LangGraph's API
-
-
 def test_a_client_of_langgraph_steers_a_run(
     client: SyncLangGraphClient, service: Service, url: str, stage: Stage
 ) -> None:
@@ -141,9 +138,6 @@ def test_an_agent_that_cannot_be_steered_refuses_the_message(
     assert service.threads.count_runs("t") == 1
 
 
-# Protocol v2
-
-
 @pytest.mark.parametrize("method", ["run.start", "input.inject"])
 def test_a_command_steers_a_run(
     client: SyncLangGraphClient, url: str, stage: Stage, method: str
@@ -184,9 +178,6 @@ def test_a_message_that_cannot_be_injected_is_refused(
     assert text in answer["message"]
 
 
-# AG-UI
-
-
 def ag_ui(text: str, run: str = "r-2", before: Any = ()) -> dict[str, Any]:
     message = {"id": f"m-{text}", "role": "user", "content": text}
     return {"threadId": "t", "runId": run, "messages": [*before, message]}
@@ -219,8 +210,6 @@ def test_a_client_of_ag_ui_steers_a_run(service: Service, url: str, stage: Stage
     assert "busy must be one of 'queue', 'reject', 'interrupt', 'rollback', 'steer'" in wrong
     assert texts(service) == ["work", "in euros"]
 
-
-# Pages
 
 SAYS = {
     "reject": "This thread takes no message before the run has ended.",

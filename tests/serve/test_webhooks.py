@@ -208,9 +208,6 @@ def test_a_cron_sends_the_outcome_of_its_runs(service: Service, receiver: Receiv
     assert sent["metadata"]["cron_id"] == cron["cron_id"]
 
 
-# Where they may go
-
-
 @each(
     "url",
     [

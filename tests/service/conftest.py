@@ -17,6 +17,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.outputs import Outputs
 from processes import Processes
 from service.databases import new_postgres, new_server
+from service.desk import Journal
 from service.engines.servers import SERVERS, Server
 from service.stage import stage  # noqa: F401  a fixture
 from service.stored import Tables, backend_of
@@ -29,6 +30,12 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Postgres for this process of the tests."""
     with new_server(tmp_path_factory.mktemp("runtime")) as server:
         yield server
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """The work of the agents of a test."""
+    return Journal(tmp_path / "journal")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 
 from agent_factory.middleware import HumanInTheLoopMiddleware, OnceMiddleware
-from agent_factory.service import Service
+from agent_factory.service import Pace, Service
 from agent_factory.service.database import Database
 from service.desk import Journal, make_desk, take
 from waiting import until
@@ -24,11 +24,12 @@ _OUTER |= {"Database.retried", "Database.write"}
 """Functions that begin transactions for their callers."""
 
 
-def add_agents(service: Service, journal: Journal) -> None:
-    """An agent that pays once, and an agent that asks before."""
+def add_agents(service: Service, journal: Journal, seconds: float = 0.0) -> None:
+    """An agent that pays once, and an agent that asks before; each step takes some seconds."""
     once, asks = OnceMiddleware({"pay": "fail"}), HumanInTheLoopMiddleware({"pay": True})
-    service.add("desk", make_desk(journal, middleware=[once], calls=1))
-    service.add("asks", make_desk(journal, middleware=[asks, once], calls=1))
+    options: Any = {"calls": 1, "seconds": seconds}
+    service.add("desk", make_desk(journal, middleware=[once], **options))
+    service.add("asks", make_desk(journal, middleware=[asks, once], **options))
 
 
 def submit_all(service: Service, name: str, tenant: str) -> list[Any]:
@@ -90,8 +91,10 @@ def main(url: str, path: str, *, freeze: str | None = None, **options: Any) -> N
     journal = Journal(Path(path))
     if freeze is not None:
         freeze_in(freeze, journal)
-    service = Service(url, **options)
-    add_agents(service, journal)
+    # Events come at once, and steps take their time: else each run of a fast machine ends before
+    # a transaction of events alone, since the end of a run writes its last events.
+    service = Service(url, pace=Pace(gather=0.0, gather_first=0.0), **options)
+    add_agents(service, journal, seconds=0.0 if freeze is None else 0.1)
     service.start(slots=4)
     print("ready", flush=True)
     if freeze is not None:

@@ -240,9 +240,6 @@ def test_a_role_that_may_only_add(postgres_url: str) -> None:
     database.close()
 
 
-# Laws
-
-
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """Ten entries in a database without triggers, whose changes a test undoes."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import delete, insert, update
+from stack_agents import kept_agent
 
 from agent_factory import agent_tool, background, create_agent
 from agent_factory.middleware import BackgroundMiddleware, SteeringMiddleware
@@ -114,11 +114,10 @@ def agent_with_clerk(studio: Studio, *answers: str) -> Any:
     clerk = create_agent(ScriptedChatModel([slow, "The page is there."]), [studio.render])
     studio.answers.clear()
     studio.goes_on.set()
-    return create_agent(
-        ScriptedChatModel([[{"name": "clerk", "args": {"request": "Page 7"}}], *answers]),
-        [background(agent_tool(clerk, name="clerk", description="Render."))],
-        middleware=[BackgroundMiddleware()],
-        checkpointer=InMemorySaver(),
+    return kept_agent(
+        [[{"name": "clerk", "args": {"request": "Page 7"}}], *answers],
+        BackgroundMiddleware(),
+        tools=[background(agent_tool(clerk, name="clerk", description="Render."))],
     )
 
 

@@ -155,9 +155,6 @@ def test_a_thread_that_was_interrupted_while_it_waited_holds_up_nobody(
     assert stored(database) == {"a"}
 
 
-# Tables
-
-
 async def _put(service: Service) -> None:
     await service.store("acme").aput(("users",), "ann", {"likes": "tea"})
 
@@ -293,9 +290,6 @@ def test_attempts_are_taken_by_several_threads_in_turn() -> None:
     with ThreadPoolExecutor(1) as executor:
         assert executor.submit(next, tries).result() is not None
     assert len(pauses) == 1
-
-
-# Signals: who is woken by them
 
 
 WAIT = 60.0

@@ -13,8 +13,9 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
+from stack_agents import agent_of
 
-from agent_factory import ToolRuntime, create_agent
+from agent_factory import ToolRuntime
 from agent_factory.errors import AgentFactoryError
 from agent_factory.middleware import HumanInTheLoopMiddleware, OnceMiddleware, Rule, ToolPolicy
 from agent_factory.service import Service
@@ -60,14 +61,12 @@ class Desk:
 
         deny = Rule("wire", "deny", when={"euros": {">": 50}})
         policy = ToolPolicy(deny, Rule("wire", "ask"), Rule("*", "allow"))
-        return create_agent(
+        return agent_of(
             ScriptedChatModel([self._answer] * 1_000_000),
-            [made(name) for name in ("pay", "wire", "look")],
-            middleware=[
-                HumanInTheLoopMiddleware(policy, name="second", interrupt_mode=second),
-                HumanInTheLoopMiddleware({"pay": True}, name="first", interrupt_mode=first),
-                OnceMiddleware({"pay": "rerun", "wire": "rerun"}),
-            ],
+            HumanInTheLoopMiddleware(policy, name="second", interrupt_mode=second),
+            HumanInTheLoopMiddleware({"pay": True}, name="first", interrupt_mode=first),
+            OnceMiddleware({"pay": "rerun", "wire": "rerun"}),
+            tools=[made(name) for name in ("pay", "wire", "look")],
             ignore=["AF206", "AF211"],
         )
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import select
+from stack_agents import kept_agent
 
-from agent_factory import create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware, OnceMiddleware, Rule, ToolPolicy
 from agent_factory.service import NotFound, Service
 from agent_factory.service.tables import effects, events, runs, threads
@@ -53,8 +52,7 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
 
 
 def agent(work: Work, *middleware: Any) -> Any:
-    model = ScriptedChatModel([answer] * 1000)
-    return create_agent(model, [work.do], middleware=middleware, checkpointer=InMemorySaver())
+    return kept_agent(ScriptedChatModel([answer] * 1000), *middleware, tools=[work.do])
 
 
 @pytest.fixture
@@ -119,8 +117,7 @@ def test_a_run_of_a_deleted_thread_starts_no_tool_for_another(service: Service, 
             assert may_end.wait(WAIT)
         return answer(messages)
 
-    model = ScriptedChatModel([think] * 100)
-    service.add("desk", create_agent(model, [work.do], checkpointer=InMemorySaver()))
+    service.add("desk", kept_agent(ScriptedChatModel([think] * 100), tools=[work.do]))
     service.start()
     service.submit("desk", thread="t", message="SECRET", tenant="acme")
     assert started.wait(WAIT)

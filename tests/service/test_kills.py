@@ -40,12 +40,6 @@ Start = Callable[..., WorkerProcess]
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    """What the workers of a test have done."""
-    return Journal(tmp_path / "journal")
-
-
-@pytest.fixture
 def desk(url: str, engine: str, journal: Journal) -> Iterator[Service]:
     """A service that only submits and reads."""
     with closing(Service(url, engine=engine)) as service:

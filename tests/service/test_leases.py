@@ -20,9 +20,10 @@ from agent_factory.service import DatabaseUnavailable, NotFound, Service, Thread
 from agent_factory.service import service as services
 from agent_factory.service.errors import LeaseLost
 from agent_factory.service.tables import effects
+from samples import Killed
 from service.desk import Journal, check_history, make_desk, status_of
 from service.stored import Tables, backend_of
-from service.test_recovery import Killed, MortalDatabase
+from service.test_recovery import MortalDatabase
 
 PAY = HumanMessage("Pay.", id="m-1")
 AT: Any = {"configurable": {"thread_id": "t"}}
@@ -51,13 +52,12 @@ def hold(service: Service, act: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("options", [{}, {"fused": False}, {"checkpoints": "full"}], ids=str)
 def test_a_consumer_that_dies_at_each_transaction(
     url: str,
-    tmp_path: Path,
+    journal: Journal,
     monkeypatch: pytest.MonkeyPatch,
     review: bool,
     options: dict[str, Any],
 ) -> None:
     """The next one ends the turn, and no payment is made twice."""
-    journal = Journal(tmp_path / "journal")
     monkeypatch.setattr(services, "Database", MortalDatabase)
     parts: list[Any] = [HumanInTheLoopMiddleware({"pay": True})] if review else []
     parts.append(OnceMiddleware({"pay": "fail"}))
@@ -87,9 +87,10 @@ def test_a_consumer_that_dies_at_each_transaction(
 
 
 @pytest.mark.parametrize("place", ["model", "tool", "before the tool", "async"])
-def test_a_frozen_consumer_that_wakes_writes_nothing(url: str, tmp_path: Path, place: str) -> None:
+def test_a_frozen_consumer_that_wakes_writes_nothing(
+    url: str, tmp_path: Path, journal: Journal, place: str
+) -> None:
     """Its tools do nothing either."""
-    journal = Journal(tmp_path / "journal")
     is_frozen, before = [True], list[Any]()
 
     def freeze(here: str) -> None:
@@ -128,8 +129,7 @@ def test_a_frozen_consumer_that_wakes_writes_nothing(url: str, tmp_path: Path, p
     assert len(journal.lines("pay")) == 1
 
 
-def test_a_lease_and_the_service_take_turns(service: Service, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal")
+def test_a_lease_and_the_service_take_turns(service: Service, journal: Journal) -> None:
     service.add("desk", make_desk(journal, calls=1))
     queued = service.submit("desk", thread="t", message="Pay.", message_id="m-0", delay=600)
     with pytest.raises(ThreadBusy, match="is queued"), service.lease("desk", "t"):
@@ -144,8 +144,7 @@ def test_a_lease_and_the_service_take_turns(service: Service, tmp_path: Path) ->
             desk.update_state(AT, {"messages": "Hello"})
 
 
-def test_a_lease_belongs_to_a_tenant_and_an_agent(service: Service, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal")
+def test_a_lease_belongs_to_a_tenant_and_an_agent(service: Service, journal: Journal) -> None:
     service.add("desk", make_desk(journal, calls=1))
     service.threads.create("t", tenant="acme")
     with pytest.raises(NotFound), service.lease("desk", "t"):
@@ -155,9 +154,8 @@ def test_a_lease_belongs_to_a_tenant_and_an_agent(service: Service, tmp_path: Pa
 
 
 def test_effects_of_a_deleted_thread_are_deleted(
-    service: Service, tables: Tables, tmp_path: Path
+    service: Service, tables: Tables, journal: Journal
 ) -> None:
-    journal = Journal(tmp_path / "journal")
     service.add("desk", make_desk(journal, middleware=[OnceMiddleware({"pay": "rerun"})]))
     consume(service, "t-1")
     consume(service, "t-2")
@@ -167,9 +165,8 @@ def test_effects_of_a_deleted_thread_are_deleted(
 
 
 def test_a_database_that_is_away_is_an_error_that_a_consumer_catches(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: Service, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(tmp_path / "journal")
     service.add("desk", make_desk(journal))
     database = backend_of(service).database
 

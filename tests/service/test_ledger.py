@@ -15,20 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from sqlalchemy import Column, Float, MetaData, Table, delete, insert, select, text, update
+from stack_agents import agent_of, kept_agent
 
 from agent_factory import AgentMiddleware, Invoke, create_agent
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    BudgetExceededError,
-    BudgetMiddleware,
-    Limits,
-    ModelRetryMiddleware,
-    Price,
-    Spent,
-)
 from agent_factory.service import Service, SharedLedger
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
@@ -37,12 +30,12 @@ from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.tables import ledger as ledger_table
 from agent_factory.service.tables import reservations, workers
 from agent_factory.testing import ScriptedChatModel
-from samples import look
+from samples import THREAD, look
 from service.stored import Tables
 from tables import each
 from waiting import until
 
-PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
+PRICES = {"ScriptedChatModel": m.Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 
 Make = Callable[..., SharedLedger]
 
@@ -52,7 +45,7 @@ def make() -> Iterator[Make]:
     """Make ledgers with connections of their own, as processes have."""
     made: list[SharedLedger] = []
 
-    def make(url: str, limits: Limits, scope: str = "all", **options: Any) -> SharedLedger:
+    def make(url: str, limits: m.Limits, scope: str = "all", **options: Any) -> SharedLedger:
         made.append(SharedLedger(url, scope=scope, limits=limits, **options))
         return made[-1]
 
@@ -71,21 +64,18 @@ def go() -> Any:
     return {"messages": [HumanMessage("Go on")]}
 
 
-def numbers(spent: Spent) -> list[float]:
-    return [getattr(spent, name) for name in Spent.__slots__]
+def numbers(spent: m.Spent) -> list[float]:
+    return [getattr(spent, name) for name in m.Spent.__slots__]
 
 
-def total(ledger: SharedLedger) -> Spent:
+def total(ledger: SharedLedger) -> m.Spent:
     """The sum of the breakdown."""
-    return sum((part.spent for part in ledger.breakdown()), Spent())
-
-
-# Many at once
+    return sum((part.spent for part in ledger.breakdown()), m.Spent())
 
 
 def test_the_last_of_an_amount_is_reserved_once(url: str, make: Make) -> None:
     """Threads with connections of their own race for one row."""
-    limits = Limits(turns=20, usd=0.31, total_tokens=10_000)
+    limits = m.Limits(turns=20, usd=0.31, total_tokens=10_000)
     ledgers = [make(url, limits) for _ in range(4)]
     together = Barrier(4)
 
@@ -93,11 +83,11 @@ def test_the_last_of_an_amount_is_reserved_once(url: str, make: Make) -> None:
         together.wait(10)
         for calls in range(30):
             try:
-                with ledger.reserve(Spent(turns=1, usd=0.01, input_tokens=7)) as reservation:
+                with ledger.reserve(m.Spent(turns=1, usd=0.01, input_tokens=7)) as reservation:
                     account = ledger.account()
                     assert account.used.turns <= 20
-                    reservation.commit(Spent(turns=1, usd=0.01, input_tokens=9))
-            except BudgetExceededError as error:
+                    reservation.commit(m.Spent(turns=1, usd=0.01, input_tokens=9))
+            except m.BudgetExceededError as error:
                 assert error.reached == {"ledger": {"turns": 1}}  # noqa: PT017
                 return calls
         raise AssertionError
@@ -107,13 +97,13 @@ def test_the_last_of_an_amount_is_reserved_once(url: str, make: Make) -> None:
     spent = ledgers[0].spent
     assert (sum(made), spent.turns, spent.input_tokens) == (20, 20, 180)
     assert spent.usd == pytest.approx(0.2)
-    assert ledgers[0].reserved == Spent()
+    assert ledgers[0].reserved == m.Spent()
     assert numbers(total(ledgers[0])) == pytest.approx(numbers(spent))
 
 
 def test_agents_of_several_processes_exceed_a_limit_by_a_call_each(url: str, make: Make) -> None:
     """All ask before one is answered, and there is room for the least cost of three calls."""
-    ledgers = [make(url, Limits(usd=0.3)) for _ in range(5)]
+    ledgers = [make(url, m.Limits(usd=0.3)) for _ in range(5)]
     everyone_has_come = Barrier(5)
 
     def answer(_: list[Any]) -> AIMessage:
@@ -121,7 +111,7 @@ def test_agents_of_several_processes_exceed_a_limit_by_a_call_each(url: str, mak
         return response("done", read=90, written=30)
 
     def spend(ledger: SharedLedger) -> bool:
-        budget = BudgetMiddleware(
+        budget = m.BudgetMiddleware(
             ledger=ledger, prices=PRICES, token_counter=lambda _: 90, exit_behavior="end"
         )
         model = ScriptedChatModel([answer])
@@ -133,45 +123,40 @@ def test_agents_of_several_processes_exceed_a_limit_by_a_call_each(url: str, mak
     with ThreadPoolExecutor(5) as pool:
         assert sum(pool.map(spend, ledgers)) == 3
     assert ledgers[0].spent.usd == pytest.approx(0.36)  # three calls of 0.12, reserved as 0.091
-    assert ledgers[0].reserved == Spent()
+    assert ledgers[0].reserved == m.Spent()
 
 
 def test_limits_that_are_raised_are_so_for_all_processes(url: str, make: Make, call: Any) -> None:
-    asks, other = (make(url, Limits(turns=1)) for _ in range(2))
-    budget = BudgetMiddleware(ledger=asks, exit_behavior="ask")
-    model = ScriptedChatModel([response(calls=1), response("done")])
-    agent = create_agent(model, [look], middleware=[budget], checkpointer=InMemorySaver())
-    thread = {"configurable": {"thread_id": "1"}}
-    assert call(agent, go(), thread)["__interrupt__"][0].value["needed"] == {"turns": 1}
+    asks, other = (make(url, m.Limits(turns=1)) for _ in range(2))
+    budget = m.BudgetMiddleware(ledger=asks, exit_behavior="ask")
+    agent = kept_agent([response(calls=1), response("done")], budget, tools=[look])
+    assert call(agent, go(), THREAD)["__interrupt__"][0].value["needed"] == {"turns": 1}
     resume: Any = Command(resume={"type": "raise", "extra": {"turns": 3, "tool_calls": 1}})
     with pytest.raises(ValueError, match="tool_calls"):
-        call(agent, resume, thread)
-    call(agent, Command(resume={"type": "raise", "extra": {"turns": 3}}), thread)
-    assert (other.limits, other.spent.turns, other.reserved) == (Limits(turns=4), 2, Spent())
+        call(agent, resume, THREAD)
+    call(agent, Command(resume={"type": "raise", "extra": {"turns": 3}}), THREAD)
+    assert (other.limits, other.spent.turns, other.reserved) == (m.Limits(turns=4), 2, m.Spent())
     with pytest.raises(ValueError, match="turns must be a whole number"):
         other.raise_limits({"turns": 0.5})
-    assert asks.limits == Limits(turns=4)
-
-
-# Reservations of the dead
+    assert asks.limits == m.Limits(turns=4)
 
 
 def test_what_a_dead_worker_reserved_is_given_back(url: str, make: Make, tables: Tables) -> None:
-    ledger = make(url, Limits(usd=1))
-    reservation = ledger.reserve(Spent(usd=0.8))
+    ledger = make(url, m.Limits(usd=1))
+    reservation = ledger.reserve(m.Spent(usd=0.8))
     tables.write(
         insert(workers).values(id="w-1", beat=0, draining=False, detail="{}"),
         update(reservations).values(owner="w-1"),
     )
     assert expire_reservations(tables.database) == 0
     tables.write(delete(workers))  # as others do once it gives no sign of life
-    assert (expire_reservations(tables.database), ledger.reserved) == (1, Spent())
-    with ledger.reserve(Spent(usd=0.8)) as other:
-        other.commit(Spent(usd=0.5))
+    assert (expire_reservations(tables.database), ledger.reserved) == (1, m.Spent())
+    with ledger.reserve(m.Spent(usd=0.8)) as other:
+        other.commit(m.Spent(usd=0.5))
         # It was only slow: what it has spent is recorded, and nothing is given back twice.
-        reservation.commit(Spent(usd=0.7))
+        reservation.commit(m.Spent(usd=0.7))
     assert ledger.spent.usd == pytest.approx(1.2)
-    assert ledger.reserved == Spent()
+    assert ledger.reserved == m.Spent()
     assert tables.rows(select(reservations)) == []
 
 
@@ -181,42 +166,39 @@ def test_a_locked_row_keeps_no_other_reservation_from_its_end(
     postgres_url: str, make: Make, table: Table
 ) -> None:
     """A process that was stopped in a transaction holds it. The next look gives it back."""
-    scopes, limits = ("locked", "free"), Limits(turns=2)
+    scopes, limits = ("locked", "free"), m.Limits(turns=2)
     ledgers = [make(postgres_url, limits, scope, expires_after=0.001) for scope in scopes]
     for ledger in ledgers:
-        ledger.reserve(Spent(turns=1))
+        ledger.reserve(m.Spent(turns=1))
     with closing(Database(postgres_url)) as database:
         with database.begin() as stopped:
             stopped.execute(select(1).where(table.c.scope == "locked").with_for_update())
             assert expire_reservations(database, skip_locked=True) == 1
-            assert [ledger.reserved for ledger in ledgers] == [Spent(turns=1), Spent()]
+            assert [ledger.reserved for ledger in ledgers] == [m.Spent(turns=1), m.Spent()]
         assert expire_reservations(database, skip_locked=True) == 1
-    assert [ledger.reserved for ledger in ledgers] == [Spent(), Spent()]
+    assert [ledger.reserved for ledger in ledgers] == [m.Spent(), m.Spent()]
 
 
 @pytest.mark.long
 def test_workers_give_back_what_a_dead_one_has_reserved(url: str, tables: Tables) -> None:
     with Service(url) as service:
-        ledger = SharedLedger(service, scope="all", limits=Limits(usd=1))
-        ledger.reserve(Spent(usd=0.8))
+        ledger = SharedLedger(service, scope="all", limits=m.Limits(usd=1))
+        ledger.reserve(m.Spent(usd=0.8))
         owner = tables.value(select(reservations.c.owner))
         tables.write(delete(workers).where(workers.c.id == owner))
-        until(lambda: ledger.reserved == Spent())  # the worker goes on under a new id
+        until(lambda: ledger.reserved == m.Spent())  # the worker goes on under a new id
 
 
 def test_reservations_expire_when_amounts_are_needed(url: str, make: Make, tables: Tables) -> None:
-    dies, lives = (make(url, Limits(turns=1), expires_after=60) for _ in range(2))
-    dies.reserve(Spent(turns=1))
-    with pytest.raises(BudgetExceededError):
-        lives.reserve(Spent(turns=1))
+    dies, lives = (make(url, m.Limits(turns=1), expires_after=60) for _ in range(2))
+    dies.reserve(m.Spent(turns=1))
+    with pytest.raises(m.BudgetExceededError):
+        lives.reserve(m.Spent(turns=1))
     tables.write(update(reservations).values(expires=0))
-    with lives.reserve(Spent(turns=1)) as reservation:
+    with lives.reserve(m.Spent(turns=1)) as reservation:
         assert lives.reserved.turns == 1
-        reservation.commit(Spent(turns=1))
-    assert (lives.spent.turns, lives.reserved) == (1, Spent())
-
-
-# Windows
+        reservation.commit(m.Spent(turns=1))
+    assert (lives.spent.turns, lives.reserved) == (1, m.Spent())
 
 
 @pytest.fixture
@@ -248,38 +230,40 @@ def test_spending_starts_again_with_each_window(
     per: Any, last: str, next: str, url: str, make: Make, clock: Callable[[str], None]
 ) -> None:
     clock("2026-03-28 22:10:00+00:00")
-    first, second = (make(url, Limits(usd=1), per=per, timezone="Europe/Berlin") for _ in range(2))
-    first.record(Spent(usd=0.9))
+    first, second = (
+        make(url, m.Limits(usd=1), per=per, timezone="Europe/Berlin") for _ in range(2)
+    )
+    first.record(m.Spent(usd=0.9))
     first.raise_limits({"usd": 0.5})
     clock(last)
-    running = second.reserve(Spent(usd=0.6))
-    with pytest.raises(BudgetExceededError):
-        first.reserve(Spent(usd=0.1))
+    running = second.reserve(m.Spent(usd=0.6))
+    with pytest.raises(m.BudgetExceededError):
+        first.reserve(m.Spent(usd=0.1))
     clock(next)
     # The call that is running counts in the new window, before and after it has ended.
     for one in (first, second):
         assert (one.limits.usd, one.spent.usd, one.reserved.usd) == (1, 0, 0.6)
     assert first.breakdown() == []
-    with pytest.raises(BudgetExceededError):
-        first.reserve(Spent(usd=0.5))
-    running.commit(Spent(usd=0.7))
-    with first.reserve(Spent(usd=0.3)) as reservation:
-        reservation.commit(Spent(usd=0.2))
+    with pytest.raises(m.BudgetExceededError):
+        first.reserve(m.Spent(usd=0.5))
+    running.commit(m.Spent(usd=0.7))
+    with first.reserve(m.Spent(usd=0.3)) as reservation:
+        reservation.commit(m.Spent(usd=0.2))
     assert second.spent.usd == total(second).usd == pytest.approx(0.9)
-    assert second.limits == Limits(usd=1)
+    assert second.limits == m.Limits(usd=1)
 
 
 def test_scopes_and_windows_are_separate(sqlite_url: str, make: Make) -> None:
-    daily = make(sqlite_url, Limits(turns=2), per="day")
+    daily = make(sqlite_url, m.Limits(turns=2), per="day")
     others = [
-        make(sqlite_url, Limits(turns=2)),
-        make(sqlite_url, Limits(turns=2), per="month"),
-        make(sqlite_url, Limits(turns=2), per="day", timezone="Asia/Tokyo"),
-        make(sqlite_url, Limits(turns=2), scope="other", per="day"),
+        make(sqlite_url, m.Limits(turns=2)),
+        make(sqlite_url, m.Limits(turns=2), per="month"),
+        make(sqlite_url, m.Limits(turns=2), per="day", timezone="Asia/Tokyo"),
+        make(sqlite_url, m.Limits(turns=2), scope="other", per="day"),
     ]
-    daily.record(Spent(turns=2))
+    daily.record(m.Spent(turns=2))
     for number, one in enumerate(others):
-        one.record(Spent(turns=number))
+        one.record(m.Spent(turns=number))
     assert daily.spent.turns == 2
     assert [one.spent.turns for one in others] == [0, 1, 2, 3]
 
@@ -309,17 +293,14 @@ def test_hours_begin_as_clocks_on_the_wall_do(zone: str, minute: int) -> None:
     assert 0 < ends - 1_800_000_000 <= 3600
 
 
-# Services
-
-
 def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(service: Service) -> None:
     ledger = SharedLedger(
-        service, scope="tenant:{tenant}", limits=Limits(turns=3, tool_calls=9), per="day"
+        service, scope="tenant:{tenant}", limits=m.Limits(turns=3, tool_calls=9), per="day"
     )
-    all_of_it = SharedLedger(service, scope="{agent}", limits=Limits())
+    all_of_it = SharedLedger(service, scope="{agent}", limits=m.Limits())
     stack: list[Any] = [
-        BudgetMiddleware(ledger=ledger, exit_behavior="end", name="tenant"),
-        BudgetMiddleware(ledger=all_of_it, name="agent"),
+        m.BudgetMiddleware(ledger=ledger, exit_behavior="end", name="tenant"),
+        m.BudgetMiddleware(ledger=all_of_it, name="agent"),
     ]
     script: list[Any] = [lambda _: response(calls=1)] * 20
     service.add("desk", create_agent(ScriptedChatModel(script), [look], middleware=stack))
@@ -329,9 +310,9 @@ def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(service: Servic
     for run in runs:
         assert "3 of 3 turns in the shared" in run.result(60)["messages"][-1].text
     for tenant in ("acme", "other"):
-        known = SharedLedger(service, scope=f"tenant:{tenant}", limits=Limits(), per="day")
-        assert (known.spent.turns, known.reserved) == (3, Spent())
-    known = SharedLedger(service, scope="desk", limits=Limits())
+        known = SharedLedger(service, scope=f"tenant:{tenant}", limits=m.Limits(), per="day")
+        assert (known.spent.turns, known.reserved) == (3, m.Spent())
+    known = SharedLedger(service, scope="desk", limits=m.Limits())
     assert known.spent.turns == 6
     parts = {(one.agent, one.part) for one in known.breakdown()}
     assert parts == {("desk", "model"), ("desk", "tools")}
@@ -339,14 +320,10 @@ def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(service: Servic
         _ = ledger.spent
 
 
-# Who spends
-
-
 def test_a_breakdown_names_agents_and_middleware(sqlite_url: str, make: Make, call: Any) -> None:
-    ledger = make(sqlite_url, Limits(usd=100))
-    budget = BudgetMiddleware(ledger=ledger, prices=PRICES)
-    words = ScriptedChatModel([response("inner", read=20, written=5)])
-    inner = create_agent(words, middleware=[budget], name="helper")
+    ledger = make(sqlite_url, m.Limits(usd=100))
+    budget = m.BudgetMiddleware(ledger=ledger, prices=PRICES)
+    inner = agent_of([response("inner", read=20, written=5)], budget, name="helper")
 
     def delegate() -> str:
         """Let another agent look."""
@@ -397,17 +374,13 @@ def test_a_breakdown_has_a_bounded_number_of_rows(
     url: str, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_factory.service.ledger.MAX_PARTS", 3)
-    ledger = make(url, Limits())
+    ledger = make(url, m.Limits())
     for number in (0, 1, 2, 3, 4, 0, 4):
-        stack = [BudgetMiddleware(ledger=ledger)]
-        model = ScriptedChatModel([response("done")])
-        create_agent(model, middleware=stack, name=f"a{number}").invoke(go())
+        stack = [m.BudgetMiddleware(ledger=ledger)]
+        agent_of([response("done")], *stack, name=f"a{number}").invoke(go())
     turns = {(one.agent, one.part): one.spent.turns for one in ledger.breakdown()}
     models = {(f"a{number}", "model"): 2 if number == 0 else 1 for number in range(3)}
     assert turns == {**models, ("", "other"): 3}
-
-
-# Errors
 
 
 class Broken(Database):
@@ -427,8 +400,8 @@ def test_a_run_of_a_service_is_aborted_if_the_database_is_not_available(
     broken = Broken(sqlite_url)
 
     def fail(config: Any, error: type[BaseException]) -> int:
-        ledger = make(sqlite_url, Limits(turns=5))
-        assert ledger.spent == Spent()  # the tables exist
+        ledger = make(sqlite_url, m.Limits(turns=5))
+        assert ledger.spent == m.Spent()  # the tables exist
 
         def answer(_: list[Any]) -> AIMessage:
             vars(ledger)["_database"] = broken
@@ -438,8 +411,8 @@ def test_a_run_of_a_service_is_aborted_if_the_database_is_not_available(
             vars(ledger)["_database"] = broken
         model = ScriptedChatModel([answer] * 3)
         stack: list[Any] = [
-            ModelRetryMiddleware(initial_delay=0, max_retries=1, on_failure="error"),
-            BudgetMiddleware(ledger=ledger),
+            m.ModelRetryMiddleware(initial_delay=0, max_retries=1, on_failure="error"),
+            m.BudgetMiddleware(ledger=ledger),
         ]
         with pytest.raises(error):
             call(create_agent(model, middleware=stack), go(), config)
@@ -452,10 +425,8 @@ def test_a_run_of_a_service_is_aborted_if_the_database_is_not_available(
 
 
 def test_building_an_agent_needs_no_database(make: Make) -> None:
-    ledger = make("postgresql://nobody@127.0.0.1:9/none", Limits(usd=1), scope="{tenant}")
-    agent = create_agent(
-        ScriptedChatModel(["never"]), middleware=[BudgetMiddleware(ledger=ledger, prices=PRICES)]
-    )
+    ledger = make("postgresql://nobody@127.0.0.1:9/none", m.Limits(usd=1), scope="{tenant}")
+    agent = agent_of(["never"], m.BudgetMiddleware(ledger=ledger, prices=PRICES))
     assert ledger.handler(PRICES) is not None
     with pytest.raises(ArgumentError, match="only be used in runs of a service"):
         agent.invoke(go())
@@ -474,7 +445,7 @@ def test_building_an_agent_needs_no_database(make: Make) -> None:
     ],
 )
 def test_arguments_that_cannot_be_used_are_named(options: Any, problem: str) -> None:
-    given = {"service": "sqlite:///never.db", "scope": "all", "limits": Limits(), **options}
+    given = {"service": "sqlite:///never.db", "scope": "all", "limits": m.Limits(), **options}
     with pytest.raises(TypeError, match=problem):
         SharedLedger(given.pop("service"), **given)
 
@@ -482,10 +453,10 @@ def test_arguments_that_cannot_be_used_are_named(options: Any, problem: str) -> 
 def test_a_reservation_that_never_settles_ends_with_an_error(sqlite_url: str) -> None:
     """A row that cannot be changed, and of which there is enough left."""
     with Service(sqlite_url) as service:
-        shared = SharedLedger(service, limits=Limits(turns=2), scope="team")
-        shared.reserve(Spent(turns=1)).commit(Spent(turns=1))
+        shared = SharedLedger(service, limits=m.Limits(turns=2), scope="team")
+        shared.reserve(m.Spent(turns=1)).commit(m.Spent(turns=1))
         with closing(Database(sqlite_url)) as database:
             still = "CREATE TRIGGER still BEFORE UPDATE ON service_ledger "
             Tables(database).write(text(f"{still} BEGIN SELECT RAISE(IGNORE); END"))
         with pytest.raises(DatabaseUnavailable, match="changed 100 times while an amount"):
-            shared.reserve(Spent(turns=1))
+            shared.reserve(m.Spent(turns=1))

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from receivers import receiving
 from sqlalchemy import select, update
+from stack_agents import kept_agent
 from test_docs import ROOT, blocks, run_block
 
-from agent_factory import client_tool, create_agent
+from agent_factory import client_tool
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import Pace, Service, UndeliverableError, Wait, deliveries, notices
 from agent_factory.service.backend import Backend
@@ -49,8 +49,7 @@ def answer(messages: list[BaseMessage]) -> AIMessage:
 def noticing(url: str, on_wait: OnWait | None, pace: Pace = QUICK) -> Iterator[Service]:
     with closing(Service(url, on_wait=on_wait, pace=pace)) as service:
         asks = [HumanInTheLoopMiddleware({"pay": True})]
-        model = ScriptedChatModel([answer] * 100)
-        agent = create_agent(model, [pay, TITLE], middleware=asks, checkpointer=InMemorySaver())
+        agent = kept_agent(ScriptedChatModel([answer] * 100), *asks, tools=[pay, TITLE])
         service.add("desk", agent)
         service.start()
         yield service

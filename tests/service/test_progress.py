@@ -163,9 +163,6 @@ def test_nothing_is_missing_while_a_worker_works(
     assert what_is_missing(backend, "nothing") is None
 
 
-# Pace: who keeps to it
-
-
 @each(
     "times, text",
     [

@@ -15,8 +15,8 @@ from uuid import uuid4
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base import id as checkpoint_ids
-from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import Connection
+from stack_agents import kept_agent
 
 from agent_factory import ToolRuntime, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware, SteeringMiddleware
@@ -25,14 +25,11 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.runner import Runner
 from agent_factory.testing import ScriptedChatModel
+from samples import Killed
 from service.desk import Journal, check_history, make_desk, status_of
 from service.stored import backend_of
 
 pytestmark = pytest.mark.long
-
-
-class Killed(BaseException):
-    """The process dies."""
 
 
 class MortalDatabase(Database):
@@ -100,9 +97,8 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
 def test_a_worker_that_dies_during_a_message(
-    sqlite_url: str, tmp_path: Path, options: Mapping[str, Any]
+    sqlite_url: str, journal: Journal, options: Mapping[str, Any]
 ) -> None:
-    journal = Journal(tmp_path / "journal")
     with closing(Service(sqlite_url)) as service:
         service.add("desk", make_desk(journal, calls=2, **options))
 
@@ -181,11 +177,10 @@ def test_a_worker_that_dies_while_its_run_is_steered(
                 return AIMessage("", tool_calls=[call])
             return AIMessage("Done.")
 
-        agent = create_agent(
+        agent = kept_agent(
             ScriptedChatModel([answer] * 10_000),
-            [look, note],
-            middleware=[SteeringMiddleware()],
-            checkpointer=InMemorySaver(),
+            SteeringMiddleware(),
+            tools=[look, note],
             **options,
         )
         service.add("desk", agent, busy="steer")
@@ -220,10 +215,9 @@ DECISIONS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize("asks", ["middleware", "interrupt_before"])
 @pytest.mark.parametrize(("decision", "says"), DECISIONS, ids=str)
 def test_a_worker_that_dies_during_a_decision(
-    sqlite_url: str, tmp_path: Path, decision: Any, says: str, asks: str, options: Any
+    sqlite_url: str, journal: Journal, decision: Any, says: str, asks: str, options: Any
 ) -> None:
     """The decision is carried out once, and the next call waits for another."""
-    journal = Journal(tmp_path / "journal")
     own: Any = {"review": True} if asks == "middleware" else {"interrupt_before": ["tools"]}
     with closing(Service(sqlite_url)) as service:
         service.add("desk", make_desk(journal, calls=2, **own, **options))

@@ -18,17 +18,11 @@ from langgraph.prebuilt import InjectedState, InjectedStore
 from langgraph.store.base import BaseStore
 from sqlalchemy import delete, insert, select, update
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    PrivateStateAttr,
-    ToolRuntime,
-    background,
-    create_agent,
-)
+from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, background, create_agent
 from agent_factory.middleware import BackgroundMiddleware, OnceMiddleware, idempotency_key
 from agent_factory.middleware.background import repetition
 from agent_factory.middleware.background.work import under_way
+from agent_factory.prebuilt import ToolRuntime
 from agent_factory.service import RunFailed, Service
 from agent_factory.service import background as module
 from agent_factory.service.background import LostJob, report_lost_jobs, take_lost_jobs

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import update
+from stack_agents import kept_agent
 
 from agent_factory import AgentMiddleware, Jump, create_agent, hook_config
 from agent_factory.errors import ArgumentError
@@ -85,9 +86,7 @@ def parcels() -> Parcels:
 def service(url: str, parcels: Parcels) -> Iterator[Service]:
     def agent(*middleware: Any) -> Any:
         model, tools = ScriptedChatModel([answer] * 100), [parcels.send, parcels.label]
-        return create_agent(
-            model, tools, middleware=middleware, checkpointer=InMemorySaver(), name="shop"
-        )
+        return kept_agent(model, *middleware, tools=tools, name="shop")
 
     with Service(url) as made:
         made.add("shop", agent())
@@ -102,9 +101,6 @@ def failed(service: Service, thread: str, agent: str = "shop") -> Any:
     with pytest.raises(RunFailed):
         run.result(WAIT)
     return run
-
-
-# Steps
 
 
 def test_a_run_has_its_calls_with_their_times_and_tokens(service: Service, thread: str) -> None:
@@ -164,9 +160,6 @@ def test_only_the_last_steps_are_kept() -> None:
     kept = read_steps(steps_text(steps_text(None, steps), [more]))
     assert len(kept) == MOST_STEPS
     assert (kept[0].name, kept[-1].name) == ("1", "last")
-
-
-# The list
 
 
 def test_the_list_says_what_was_asked_and_what_it_has_cost(service: Service, thread: str) -> None:
@@ -243,9 +236,6 @@ def test_a_search_reads_a_part_of_the_runs(
     assert found.before is None
 
 
-# Trying again
-
-
 def test_a_failed_run_is_tried_again_once_and_what_has_a_result_does_not_run_again(
     service: Service, thread: str, parcels: Parcels
 ) -> None:
@@ -296,9 +286,6 @@ def test_only_the_newest_run_of_a_thread_is_tried_again(
     service.threads.delete(thread)
     with pytest.raises(NotFound):
         bad.retry()
-
-
-# Titles and the archive
 
 
 def test_a_title_is_given_unless_it_cannot_be_shown(service: Service, thread: str) -> None:
@@ -361,9 +348,6 @@ def start(service: Service, model: Any, **options: Any) -> Any:
     service.start()
 
 
-# Titles
-
-
 @each(
     "message, title",
     [
@@ -393,9 +377,6 @@ def test_threads_are_found_by_their_titles(sqlite_service: Service) -> None:
     for text, ids in {"it": {"a-1"}, "100": both, "100%": {"a-1"}, "a-": both, "-1": set()}.items():
         assert {one.id for one in sqlite_service.threads.search(text=text)} == ids
         assert sqlite_service.threads.count(text=text) == len(ids)
-
-
-# Usage
 
 
 def test_usage_by_part(sqlite_service: Service) -> None:
@@ -440,9 +421,6 @@ def test_the_total_of_several_runs() -> None:
     (both, other) = total([line, line, {**line, "part": "tools", "input_tokens": 0}])
     assert (both["calls"], both["input_tokens"], both["usd"]) == (2, 4, 1.0)
     assert other["part"] == "tools"
-
-
-# Decisions
 
 
 def test_decisions_of_a_run_are_recorded(sqlite_service: Service) -> None:

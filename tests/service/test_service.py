@@ -17,17 +17,10 @@ from agent_factory import ToolRuntime, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.review import DecisionNotAllowed, InvalidAnswer, InvalidDecision
-from agent_factory.service import (
-    AlreadyDecided,
-    ClaimedByOther,
-    NotFound,
-    Pace,
-    RunCancelled,
-    RunFailed,
-    Service,
-)
+from agent_factory.service import Pace, RunFailed, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
+from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound, RunCancelled
 from agent_factory.service.signals import Moment
 from agent_factory.testing import ScriptedChatModel
 from samples import pay
@@ -90,7 +83,7 @@ def service(module_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     both = caller("pay", {"euros": 1}, {"euros": 2}, then="Paid both.")
     tells = caller("tell", {}, then="Reported.")
     desk = partial(make_desk, Journal(tmp_path_factory.mktemp("service") / "journal"), calls=1)
-    with Service(module_url) as made:
+    with Service(module_url, pace=Pace(wake=0.0)) as made:  # each look asks for the end
         made.add("desk", desk(review=True))
         made.add("async", desk(review=True), asynchronous=True)
         made.add("stops", desk(interrupt_before=["model"]))
@@ -209,6 +202,21 @@ def test_a_first_event_waits_for_no_other(database: Database) -> None:
     while isinstance(row := next(rows), Moment):
         backend.signals.wait(row, WAIT)
     assert row[1] == [{"type": "values"}]
+    backend.close()
+
+
+def test_the_last_events_may_come_between_a_look_and_the_end(database: Database) -> None:
+    backend = Backend(database, pace=Pace(wake=0.0))
+    last = [{"type": "end"}]
+
+    def has_ended() -> bool:
+        if last:
+            backend.log.add("job", last.pop())
+            backend.log.flush()
+        return True
+
+    read = backend.log.read("job", 0, has_ended)
+    assert [row[1] for row in read if isinstance(row, tuple)] == [[{"type": "end"}]]
     backend.close()
 
 

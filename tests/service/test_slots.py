@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import Context, ContextVar
 from threading import Event, Thread, current_thread, main_thread
 from typing import Any
@@ -17,7 +17,7 @@ from agent_factory.service import Pace, Service, ThreadBusy
 from agent_factory.service.database import Database
 from agent_factory.service.engines.embedded import Taker
 from agent_factory.service.signals import Signals
-from agent_factory.service.thread_queue import ThreadQueue
+from agent_factory.service.thread_queue import ThreadQueue, lock_thread
 from agent_factory.service.worker import Worker
 from agent_factory.testing import ScriptedChatModel
 from service.paces import NEVER, paced
@@ -187,6 +187,22 @@ def test_a_run_whose_commit_had_no_answer_is_taken_again(
     run = service.submit("echo", thread="t", message="Hi", message_id="m")
     assert run.result(WAIT)["messages"][-1].text == "re: Hi"
     assert (answers.begun, taken) == (["Hi"], ["t"])
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@pytest.mark.usefixtures("taken")
+def test_a_job_is_taken_soon_whose_thread_a_client_had_locked(
+    service: Service, url: str, pace: Pace, database: Database, answers: Answers
+) -> None:
+    """As a client does that sends a message again: no signal says that its lock has ended."""
+    answers.go_on.set()
+    service.add("echo", answers.agent())
+    run = service.submit("echo", thread="t", message="Hi")
+    with closing(Service(url, pace=pace)) as worker:
+        with database.begin() as connection:
+            lock_thread(connection, "t")
+            start(worker, answers)
+        assert run.result(WAIT)["messages"][-1].text == "re: Hi"
 
 
 @paced(look=0.05)

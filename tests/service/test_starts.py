@@ -128,9 +128,6 @@ def test_a_service_without_its_database_stops(
     starts(sqlite_url)
 
 
-# Versions that would break a promise
-
-
 ROOT = Path(__file__).resolve().parents[2]
 POSTGRES = "postgresql://user@localhost/desk"
 

@@ -48,6 +48,15 @@ def begin(service: Service, stage: Stage) -> Run:
     return run
 
 
+def begin_again(service: Service, stage: Stage) -> tuple[Run, Run]:
+    """A run whose tool works, in a thread that had a run before, and a message to it."""
+    service.start()
+    say(service, "hello").result(WAIT)
+    run = say(service, "work first")
+    stage.wait_until_it_works()
+    return run, steer(service, "work more")
+
+
 def texts(service: Service, *, kind: str = "human") -> list[str]:
     messages = service.threads.state("t").values["messages"]
     assert_valid_history(messages)
@@ -329,11 +338,7 @@ def test_a_run_that_fails_after_it_has_read_is_the_outcome_of_the_message(
 def test_another_message_ends_the_run_that_is_steered(
     desk: Service, stage: Stage, busy: Any, is_read: bool
 ) -> None:
-    desk.start()
-    say(desk, "hello").result(WAIT)
-    run = say(desk, "work first")
-    stage.wait_until_it_works()
-    message = steer(desk, "work in euros")
+    run, message = begin_again(desk, stage)
     if is_read:
         stage.go_on()
         stage.wait_until_it_works()
@@ -342,7 +347,7 @@ def test_another_message_ends_the_run_that_is_steered(
     stage.go_on()
     stop.result(WAIT)
     assert (run.status, message.status) == ("cancelled", "cancelled")
-    written = ["work first", "work in euros"] if busy == "interrupt" else []
+    written = ["work first", "work more"] if busy == "interrupt" else []
     assert texts(desk) == ["hello", *written, "stop"]
 
 
@@ -367,11 +372,7 @@ def test_a_run_that_is_rolled_back_takes_what_it_has_read_with_it(
     desk: Service, stage: Stage, is_read: bool
 ) -> None:
     """What it has not read is the next run, on the thread as it was before."""
-    desk.start()
-    say(desk, "hello").result(WAIT)
-    run = say(desk, "work first")
-    stage.wait_until_it_works()
-    message = steer(desk, "work more")
+    run, message = begin_again(desk, stage)
     if is_read:
         stage.go_on()
         stage.wait_until_it_works()

@@ -15,59 +15,48 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent_factory.middleware import (
-    BudgetExceededError,
-    Effect,
-    EffectStore,
-    InMemoryEffects,
-    Ledger,
-    Limits,
-    Spent,
-    SqliteEffects,
-)
+from agent_factory import middleware as m
 from agent_factory.service import Service, SharedLedger
 from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.leases import take_lease
 from service.stored import insert_thread
 
-# Effects
-
 
 class Dictionary:
     """The store that all others are compared with: a record for each key, in order."""
 
     def __init__(self) -> None:
-        self.records: dict[str, Effect] = {}
+        self.records: dict[str, m.Effect] = {}
 
-    def begin(self, effect: Effect) -> Effect | None:
+    def begin(self, effect: m.Effect) -> m.Effect | None:
         known = self.records.get(effect.key)
         self.records.setdefault(effect.key, effect)
         return known
 
-    def finish(self, effect: Effect, result: bytes) -> None:
+    def finish(self, effect: m.Effect, result: bytes) -> None:
         if self.of_attempt(effect) is not None:
             self.records[effect.key] = replace(self.records[effect.key], result_data=result)
 
-    def release(self, effect: Effect) -> None:
+    def release(self, effect: m.Effect) -> None:
         known = self.of_attempt(effect)
         if known is not None and known.result_data is None:
             del self.records[effect.key]
 
-    def of_run(self, run: str) -> list[Effect]:
+    def of_run(self, run: str) -> list[m.Effect]:
         return [record for record in self.records.values() if record.run == run]
 
-    def of_attempt(self, effect: Effect) -> Effect | None:
+    def of_attempt(self, effect: m.Effect) -> m.Effect | None:
         known = self.records.get(effect.key)
         return known if known is not None and known.attempt == effect.attempt else None
 
 
 @pytest.fixture(params=["memory", "file", "sqlite", "postgres"])
-def effect_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EffectStore]:
+def effect_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[m.EffectStore]:
     if request.param == "memory":
-        yield InMemoryEffects()
+        yield m.InMemoryEffects()
     elif request.param == "file":
-        with closing(SqliteEffects(tmp_path / "effects.db")) as store:
+        with closing(m.SqliteEffects(tmp_path / "effects.db")) as store:
             yield store
     else:
         url: str = request.getfixturevalue(f"{request.param}_url")
@@ -92,12 +81,14 @@ EFFECT_STEPS = st.lists(
 @example([("begin", "a", 0), ("finish", "a", 0), ("release", "a", 0), ("begin", "a", 1)])
 @example([("begin", "a", 0), ("begin", "b", 0), ("release", "a", 0), ("begin", "a", 0)])
 def test_a_store_of_effects_answers_as_a_dictionary_does(
-    effect_store: EffectStore, steps: list[tuple[str, str, int]]
+    effect_store: m.EffectStore, steps: list[tuple[str, str, int]]
 ) -> None:
     """The first attempt is recorded; an attempt without a result is released by itself alone."""
     model, run = Dictionary(), uuid4().hex
     attempts = {
-        (key, number): Effect.start(f"{run}{key}", run if key == "a" else f"{run}2", "pay", b"args")
+        (key, number): m.Effect.start(
+            f"{run}{key}", run if key == "a" else f"{run}2", "pay", b"args"
+        )
         for key in ("a", "b", "c/undo")
         for number in range(2)
     }
@@ -111,20 +102,18 @@ def test_a_store_of_effects_answers_as_a_dictionary_does(
             assert list(effect_store.of_run(name)) == model.of_run(name)
 
 
-def test_one_of_many_threads_begins_an_effect(effect_store: EffectStore) -> None:
-    def begin(_: int) -> Effect | None:
-        return effect_store.begin(Effect.start("key", "run", "pay", b"args"))
+def test_one_of_many_threads_begins_an_effect(effect_store: m.EffectStore) -> None:
+    def begin(_: int) -> m.Effect | None:
+        return effect_store.begin(m.Effect.start("key", "run", "pay", b"args"))
 
     with ThreadPoolExecutor(8) as pool:
         begun = list(pool.map(begin, range(50)))
     assert begun.count(None) == 1
 
 
-# Ledgers
-
 DOLLARS = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.7, 1e-7]) | st.floats(0, 1)
 SPENT = st.builds(
-    Spent,
+    m.Spent,
     usd=DOLLARS,
     input_tokens=st.integers(0, 40),
     output_tokens=st.integers(0, 40),
@@ -132,7 +121,7 @@ SPENT = st.builds(
     tool_calls=st.integers(0, 2),
     seconds=st.sampled_from([0, 0, 3]),
 )
-NONE = st.just(Spent())
+NONE = st.just(m.Spent())
 ERRORS = (OSError, TimeoutError, KeyboardInterrupt)
 
 
@@ -148,7 +137,7 @@ STEPS = st.lists(
     max_size=12,
 )
 LIMITS = st.builds(
-    Limits,
+    m.Limits,
     usd=st.none() | DOLLARS,
     total_tokens=st.none() | st.integers(0, 200),
     output_tokens=st.none() | st.integers(0, 90),
@@ -158,7 +147,7 @@ LIMITS = st.builds(
 )
 
 
-def play(ledger: Ledger, step: tuple[str, Any, Any], held: list[Any]) -> tuple[str, list[float]]:
+def play(ledger: m.Ledger, step: tuple[str, Any, Any], held: list[Any]) -> tuple[str, list[float]]:
     """Do a step; what a caller can see of it, as text and as numbers."""
     kind, first, second = step
     answer = ""
@@ -176,7 +165,7 @@ def play(ledger: Ledger, step: tuple[str, Any, Any], held: list[Any]) -> tuple[s
             answer = str(ledger.take_recorded(first))
         elif kind == "raise":
             ledger.raise_limits({first: second})
-    except BudgetExceededError as error:
+    except m.BudgetExceededError as error:
         answer = f"over {sorted(error.reached['ledger'])}"
     except RuntimeError as error:
         answer = str(error)
@@ -186,30 +175,32 @@ def play(ledger: Ledger, step: tuple[str, Any, Any], held: list[Any]) -> tuple[s
     return f"{answer} {sorted(limits)}", [*limits.values(), *chain(*amounts)]
 
 
-def amounts_of(spent: Spent) -> list[float]:
-    return [getattr(spent, name) for name in Spent.__slots__]
+def amounts_of(spent: m.Spent) -> list[float]:
+    return [getattr(spent, name) for name in m.Spent.__slots__]
 
 
-DIME, FREE = Spent(usd=0.1), Spent()
+DIME, FREE = m.Spent(usd=0.1), m.Spent()
 DIMES = [("reserve", DIME, FREE), ("commit", 0, DIME), ("reserve", DIME, FREE), ("commit", 1, DIME)]
 WAITS = [("reserve", FREE, FREE), ("wait", 3, None), ("reserve", FREE, FREE)]
 
 
 @settings.get_profile("costly")
 @given(limits=LIMITS, steps=STEPS)
-@example(limits=Limits(), steps=[("reserve", DIME, FREE), ("reserve", DIME + DIME, FREE)])
-@example(limits=Limits(), steps=[("reserve", DIME, FREE), ("record", DIME, None)])
-@example(limits=Limits(usd=0.3), steps=[*DIMES, ("reserve", DIME, FREE)])
-@example(limits=Limits(), steps=[*WAITS, ("wait", 2, None), ("commit", 0, FREE), ("wait", 1, None)])
-@example(limits=Limits(seconds=3), steps=[*WAITS, ("commit", 0, FREE), ("reserve", FREE, FREE)])
+@example(limits=m.Limits(), steps=[("reserve", DIME, FREE), ("reserve", DIME + DIME, FREE)])
+@example(limits=m.Limits(), steps=[("reserve", DIME, FREE), ("record", DIME, None)])
+@example(limits=m.Limits(usd=0.3), steps=[*DIMES, ("reserve", DIME, FREE)])
+@example(
+    limits=m.Limits(), steps=[*WAITS, ("wait", 2, None), ("commit", 0, FREE), ("wait", 1, None)]
+)
+@example(limits=m.Limits(seconds=3), steps=[*WAITS, ("commit", 0, FREE), ("reserve", FREE, FREE)])
 def test_a_shared_ledger_answers_as_a_ledger_does(
-    limits: Limits, steps: list[Any], sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
+    limits: m.Limits, steps: list[Any], sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
     for place in ("middleware.budget", "service"):
         monkeypatch.setattr(f"agent_factory.{place}.ledger.monotonic", lambda: now)
     shared = SharedLedger(sqlite_service, scope=uuid4().hex, limits=limits)
-    model = Ledger(limits)
+    model = m.Ledger(limits)
     held: tuple[list[Any], list[Any]] = [], []
     for step in [*steps, *(("leave", at, OSError) for at in range(len(steps)))]:
         now += step[1] if step[0] == "wait" else 0
@@ -218,7 +209,7 @@ def test_a_shared_ledger_answers_as_a_ledger_does(
         assert shared_answer == answer, step
         # The two add up floats in different orders.
         assert shared_amounts == pytest.approx(amounts, abs=1e-9), step
-    assert shared.reserved == Spent()
+    assert shared.reserved == m.Spent()
     assert shared.limits.given() == pytest.approx(model.limits.given())
-    total = sum((part.spent for part in shared.breakdown()), Spent())
+    total = sum((part.spent for part in shared.breakdown()), m.Spent())
     assert amounts_of(total) == pytest.approx(amounts_of(shared.spent), abs=1e-9)

@@ -16,17 +16,10 @@ from sqlalchemy import Connection, delete
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
-from agent_factory.service import (
-    AlreadyDecided,
-    DatabaseUnavailable,
-    HeldMessage,
-    NotFound,
-    RunCancelled,
-    Service,
-    ThreadBusy,
-)
+from agent_factory.service import HeldMessage, Service, ThreadBusy
 from agent_factory.service import service as service_module
 from agent_factory.service.database import Database
+from agent_factory.service.errors import AlreadyDecided, DatabaseUnavailable, NotFound, RunCancelled
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.testing import ScriptedChatModel
 from service.stored import Tables

@@ -12,28 +12,16 @@ from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import delete, event, insert, select, update
+from stack_agents import kept_agent
 
-from agent_factory import ToolRuntime, create_agent
+from agent_factory import ToolRuntime
+from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError
-from agent_factory.middleware import (
-    Effect,
-    HumanInTheLoopMiddleware,
-    OnceMiddleware,
-    idempotency_key,
-)
-from agent_factory.service import (
-    AlreadyDecided,
-    AlreadyExists,
-    Crons,
-    NotFound,
-    Pace,
-    Run,
-    Service,
-)
+from agent_factory.service import Crons, Pace, Run, Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.effects import SharedEffects
+from agent_factory.service.errors import AlreadyDecided, AlreadyExists, NotFound
 from agent_factory.service.runner import Runner
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.tables import events, runs, schedules, threads, waits
@@ -232,15 +220,14 @@ def _plans(backend: Backend, work: Callable[[], Any]) -> list[str]:
 
 
 def reviewed(journal: Journal, name: str, **options: Any) -> Any:
-    review = HumanInTheLoopMiddleware(interrupt_on={"pay": True}, name=name)
+    review = m.HumanInTheLoopMiddleware(interrupt_on={"pay": True}, name=name)
     return make_desk(journal, calls=1, middleware=[review], **options)
 
 
 def test_a_renamed_middleware_under_a_waiting_thread(
-    service: Service, backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    service: Service, backend: Backend, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The decision is not lost: it can be made again when the new name is known."""
-    journal = Journal(tmp_path / "renamed")
     service.add("shop", reviewed(journal, "Review"))
     service.start()
     wait = waiting(service, "t", "shop")
@@ -267,6 +254,26 @@ def test_a_renamed_middleware_under_a_waiting_thread(
     assert list(journal.times("pay").values()) == [1]
 
 
+def test_an_earlier_attempt_takes_back_no_decision_that_a_later_one_carries_out(
+    service: Service, backend: Backend, journal: Journal
+) -> None:
+    """Its agent does not have the node that waits, and the agent of the later one does."""
+    queue, runner, agents = backend.queue, Runner(backend, lambda: "w"), backend.agents
+    service.add("shop", reviewed(journal, "Review"))
+    run = service.submit("shop", thread="t", message="Pay.")
+    runner.run(queue.claim("w", ["shop"], 1)[0][0])
+    service.decide(service.inbox().waits()[0].id, "approve", by="ann")
+    ((earlier,), *_) = queue.claim("w", ["shop"], 1)
+    queue.give_back("w")
+    ((later,), *_) = queue.claim("w", ["shop"], 1)
+    right = agents.pop("shop")
+    service.add("shop", reviewed(journal, "Approval"))
+    runner.run(earlier)
+    assert (run.status, service.inbox().waits()) == ("running", [])
+    agents["shop"] = right
+    assert runner.run(later) == run.status == "done"
+
+
 # Effects
 
 
@@ -275,7 +282,7 @@ def booking(journal: Journal, *, asynchronous: bool = False) -> Any:
 
     def book(nights: int, runtime: ToolRuntime) -> str:
         """Book a hotel."""
-        journal.write("book", idempotency_key(runtime))
+        journal.write("book", m.idempotency_key(runtime))
         return f"Booked {nights} nights."
 
     def pay(euros: int) -> str:
@@ -283,10 +290,10 @@ def booking(journal: Journal, *, asynchronous: bool = False) -> Any:
         journal.write("pay", euros)
         return "Paid."
 
-    def cancel(effect: Effect) -> None:
+    def cancel(effect: m.Effect) -> None:
         journal.write("cancel", effect.key, effect.args["nights"])
 
-    async def acancel(effect: Effect) -> None:
+    async def acancel(effect: m.Effect) -> None:
         cancel(effect)
 
     def answer(messages: list[BaseMessage]) -> AIMessage:
@@ -299,23 +306,19 @@ def booking(journal: Journal, *, asynchronous: bool = False) -> Any:
         name, args = steps[done]
         return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{done}"}])
 
-    return create_agent(
+    return kept_agent(
         ScriptedChatModel([answer] * 100),
-        [book, pay],
-        middleware=[
-            HumanInTheLoopMiddleware(interrupt_on={"pay": True}),
-            OnceMiddleware({"book": "ask"}, undo={"book": acancel if asynchronous else cancel}),
-        ],
-        checkpointer=InMemorySaver(),
+        m.HumanInTheLoopMiddleware(interrupt_on={"pay": True}),
+        m.OnceMiddleware({"book": "ask"}, undo={"book": acancel if asynchronous else cancel}),
+        tools=[book, pay],
     )
 
 
 @pytest.mark.parametrize("how", ["cancel", pytest.param("reject", marks=pytest.mark.long)])
 @pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_effects_of_a_run_are_undone(
-    service: Service, tmp_path: Path, how: str, asynchronous: bool
+    service: Service, journal: Journal, how: str, asynchronous: bool
 ) -> None:
-    journal = Journal(tmp_path / "booked")
     agent = booking(journal, asynchronous=asynchronous)
     service.add("hotel", agent, asynchronous=asynchronous)
     service.start()
@@ -342,15 +345,14 @@ def test_the_effects_of_a_run_are_undone(
 
 
 def test_an_effect_whose_outcome_is_unknown_is_asked_about(
-    service: Service, backend: Backend, tmp_path: Path
+    service: Service, backend: Backend, journal: Journal
 ) -> None:
     """The worker died after the booking: a person says what became of it."""
-    journal = Journal(tmp_path / "booked")
     service.add("hotel", booking(journal))
     deaths = [KilledWorker()]
 
     class Dies(SharedEffects):
-        def finish(self, effect: Effect, result: bytes) -> None:
+        def finish(self, effect: m.Effect, result: bytes) -> None:
             if deaths:
                 raise deaths.pop()
             super().finish(effect, result)

@@ -18,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import event, insert, select, update
+from stack_agents import kept_agent
 
 from agent_factory import AgentMiddleware, client_tool, create_agent
 from agent_factory.errors import ArgumentError
@@ -133,9 +134,7 @@ def test_nobody_sees_a_question_before_the_thread_waits_for_the_answer(
     """Who answers at once would be refused."""
     call: Any = {"name": "pay", "args": {"euros": 5}, "id": "1"}
     review = HumanInTheLoopMiddleware({"pay": True})
-    agent = create_agent(
-        ScriptedChatModel([[call]]), [pay], middleware=[review], checkpointer=InMemorySaver()
-    )
+    agent = kept_agent([[call]], review, tools=[pay])
     modes = {"updates", "values", "tasks", "debug"}
     service.add("desk", agent, stream=modes)
     run = service.submit("desk", thread="t", message="Pay.")

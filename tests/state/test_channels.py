@@ -22,12 +22,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langgraph.channels import BinaryOperatorAggregate
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
+from stack_agents import kept_agent
 
-from agent_factory import AgentState, DeltaMessages, create_agent
+from agent_factory import AgentState, DeltaMessages
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.state.channels import (
@@ -324,8 +324,6 @@ def test_a_state_may_hold_objects() -> None:
     check_storable("values", {"a": b"bytes", "b": object(), "c": float("nan"), 1: {2}})
 
 
-# What a model writes
-
 ODD = st.recursive(
     st.none()
     | st.booleans()
@@ -379,13 +377,7 @@ def test_a_call_with_a_value_that_no_checkpointer_stores_runs_once(
     ]
     review = [HumanInTheLoopMiddleware({"look": True}, interrupt_mode=reviewed)] if reviewed else []
     pauses = None if reviewed else ["tools"]
-    agent = create_agent(
-        ScriptedChatModel(steps),
-        [look],
-        middleware=review,
-        checkpointer=InMemorySaver(),
-        interrupt_before=pauses,
-    )
+    agent = kept_agent(ScriptedChatModel(steps), *review, tools=[look], interrupt_before=pauses)
     agent.invoke({"messages": "Look."}, {"configurable": {"thread_id": "1"}})
     (waiting,) = act("pending", agent).calls
     assert seen == []
@@ -404,7 +396,6 @@ def test_a_tool_that_takes_a_number_gets_the_number(order: float) -> None:
         return "There."
 
     call: Any = [{"name": "look", "args": {"order": order}, "id": "1"}]
-    model = ScriptedChatModel([AIMessage("", tool_calls=call), "Done."])
-    agent = create_agent(model, [look], checkpointer=InMemorySaver())
+    agent = kept_agent([AIMessage("", tool_calls=call), "Done."], tools=[look])
     agent.invoke({"messages": "Look."}, {"configurable": {"thread_id": "t"}})
     assert seen == [order]

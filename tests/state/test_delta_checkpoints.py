@@ -30,10 +30,10 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
+from stack_agents import agent_of
 
 from agent_factory import AgentMiddleware, AgentState, DeltaMessages, SpecError, create_agent
 from agent_factory.state.channels import supports_delta_channel
-from agent_factory.testing import ScriptedChatModel
 from tables import each
 
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
@@ -116,11 +116,8 @@ class Thread:
     def start(self, **how: Any) -> None:
         """A new agent on what was saved, as in a new process."""
         self._how |= how
-        self.agent: Any = create_agent(
-            FakeListChatModel(responses=["ok"]),
-            middleware=[self.hook],
-            checkpointer=self._saver,
-            **self._how,
+        self.agent: Any = agent_of(
+            FakeListChatModel(responses=["ok"]), self.hook, checkpointer=self._saver, **self._how
         )
 
     def take(self, kind: str, write: Any, more: Any) -> Any:
@@ -454,8 +451,7 @@ def test_a_turn_of_a_long_thread_is_stored_in_a_few_kilobytes(fused: Any, most: 
     stack = [type(f"Member{at}", (Watching,), {})() for at in range(8)]
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
         options: Any = {"checkpointer": SqliteSaver(connection), "fused": fused}
-        model = ScriptedChatModel([*calls, "Done."])
-        agent = create_agent(model, [look], middleware=stack, **options)
+        agent = agent_of([*calls, "Done."], *stack, tools=[look], **options)
         agent.invoke({"messages": "Look."}, CONFIG)
         stored = connection.execute(
             "select (select sum(length(checkpoint) + length(metadata)) from checkpoints)"

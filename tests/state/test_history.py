@@ -24,8 +24,9 @@ from agent_factory import before_model, create_agent, wrap_model_call
 from agent_factory.state import history
 from agent_factory.state.history import UNANSWERED, ValidatedPrefix, call_ids, is_valid, repair
 from agent_factory.testing import ScriptedChatModel
-from samples import add, tool_call
+from samples import THREAD, add, tool_call
 from tables import each
+from waiting import cancel
 
 
 def ai(*ids: str, bad: tuple[str, ...] = ()) -> AIMessage:
@@ -256,9 +257,6 @@ def test_runs_that_ended_and_all_but_the_latest_are_forgotten() -> None:
     assert seen.of(other, messages) == 0
 
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
 def ask(text: str = "2 + 3?") -> Any:
     return {"messages": [("user", text)]}
 
@@ -298,9 +296,7 @@ async def test_a_new_question_after_a_cancelled_run() -> None:
     agent = create_agent(model, [slow], checkpointer=InMemorySaver())
     task = asyncio.create_task(agent.ainvoke(ask(), THREAD))
     await asyncio.wait_for(started.wait(), timeout=60)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     result = await agent.ainvoke(ask("Are you there?"), THREAD)
     assert kinds(result["messages"]) == ["human", "ai", "tool", "human", "ai"]
 

@@ -12,18 +12,13 @@ from hypothesis import strategies as st
 from langgraph.channels import LastValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
+from stack_agents import agent_of, kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    ExtendedModelResponse,
-    create_agent,
-    hook_config,
-)
+from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.types import AgentState, ExtendedModelResponse
+from samples import THREAD, look
 from tables import each
-
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 class Live:
@@ -99,10 +94,6 @@ class Trial:
         class State(AgentState[Any]):
             items: Annotated[list[Any], self.reducer]
             handle: NotRequired[Annotated[Any, keep]]
-
-        def look() -> str:
-            """Look."""
-            return "nothing"
 
         turns = [[{"name": "look", "args": {}, "id": "1"}], "Done."]
         self.agent = create_agent(
@@ -236,9 +227,7 @@ def test_a_reducer_next_to_an_unknown_channel_works(call: Any, place: str, fused
     writes = type("Writes", (AgentMiddleware,), {place: write, "state_schema": State})()
     guards = type("Guards", (AgentMiddleware,), {place: guard, "state_schema": State})()
     stack = [writes, guards] if place == "before_model" else [guards, writes]
-    agent = create_agent(
-        ScriptedChatModel(["Done."]), middleware=stack, state_schema=State, fused=fused
-    )
+    agent = agent_of(["Done."], *stack, state_schema=State, fused=fused)
     result = call(agent, {"messages": [("user", "Hi")], "items": []})
     assert ran == ["guard sees ['a'], 1"]
     assert result["items"] == ["a"]
@@ -267,10 +256,9 @@ def test_a_key_without_a_first_value_gets_what_is_written(
         made: AgentMiddleware[Any, Any] = type(name, (AgentMiddleware,), keys)()
         return made
 
-    agent = create_agent(
-        ScriptedChatModel(["Done.", "Done."]),
-        middleware=[writer(number, value) for number, value in enumerate(writes)],
-        checkpointer=InMemorySaver(),
+    agent = kept_agent(
+        ["Done.", "Done."],
+        *(writer(number, value) for number, value in enumerate(writes)),
         fused=fused,
     )
     most = max(value or 0 for value in writes)

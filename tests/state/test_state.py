@@ -14,6 +14,7 @@ from langgraph.graph.message import add_messages
 from langgraph.managed import IsLastStep, RemainingSteps
 from langgraph.types import Command
 from pydantic import BaseModel
+from stack_agents import agent_of, kept_agent
 from typing_extensions import TypedDict, TypeVar
 
 from agent_factory import (
@@ -31,11 +32,10 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError, SpecError, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
-from samples import Answer, Count, Naming, add, add_tool, greeting_agent, show
+from samples import THREAD, Answer, Count, Naming, add, add_tool, greeting_agent, show
 from tables import each
 
 GO = {"messages": "Go"}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 class Views(AgentState):
@@ -167,12 +167,7 @@ class Stops(AgentMiddleware):
 def test_an_answer_of_an_earlier_turn_is_not_shown_again(call: Any) -> None:
     """A21: also where the turn ends before the model is asked."""
     model = ScriptedChatModel([[{"name": "Answer", "args": {"a": 1}}]])
-    keeper = create_agent(
-        model,
-        middleware=[Stops()],
-        response_format={"title": "Answer", "type": "object"},
-        checkpointer=InMemorySaver(),
-    )
+    keeper = kept_agent(model, Stops(), response_format={"title": "Answer", "type": "object"})
     assert call(keeper, GO, THREAD)["structured_response"] == {"a": 1}
     assert call(keeper, GO, THREAD).get("structured_response") is None
 
@@ -374,9 +369,7 @@ def test_the_keys_of_the_engine_are_not_shown(collect: Any, fused: Any) -> None:
     both = [{"name": "show", "args": {"text": text}} for text in "ab"]
     wrong = [{"name": "Answer", "args": {"number": "many"}}, *both]
     model = ScriptedChatModel([wrong, [{"name": "Answer", "args": {"number": 1}}]])
-    agent: Any = create_agent(
-        model, [show, add_tool], response_format=Answer, checkpointer=InMemorySaver(), fused=fused
-    )
+    agent: Any = kept_agent(model, tools=[show, add_tool], response_format=Answer, fused=fused)
     modes = ["values", "updates", "checkpoints"]
     shown: list[Any] = collect(agent, GO, THREAD, stream_mode=modes)
     keys = {key for mode, chunk in shown if mode == "values" for key in chunk}
@@ -498,6 +491,5 @@ def test_layers_around_parallel_calls_have_states_of_their_own(call: Any, fused:
             assert [str(request.state).count("smuggled")] == [2]
             return (yield request)
 
-    model = ScriptedChatModel([STEPS[0] * 3, "Done"])
-    agent: Any = create_agent(model, [add], middleware=[Appends()], fused=fused)
+    agent: Any = agent_of([STEPS[0] * 3, "Done"], Appends(), tools=[add], fused=fused)
     assert "smuggled" not in str(call(agent, TODOS))

@@ -19,6 +19,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
+from stack_agents import agent_of
 from typing_extensions import TypedDict
 
 from agent_factory import (
@@ -610,9 +611,7 @@ def test_numbers_wait_for_what_follows_them() -> None:
 
 
 def answering(*steps: Any, **kwargs: Any) -> Any:
-    return create_agent(
-        ScriptedChatModel([*steps]), response_format=ProviderStrategy(Ticket), **kwargs
-    )
+    return agent_of([*steps], response_format=ProviderStrategy(Ticket), **kwargs)
 
 
 def test_agents_and_models_inside_and_messages_of_hooks_do_not_count(collect: Any) -> None:

@@ -245,8 +245,6 @@ def test_a_strict_model_reads_json_as_json() -> None:
         _only(Strict).parse({**args, "pair": ["1", 2]})
 
 
-# --- unions -----------------------------------------------------------------------------------
-
 ONE_OF = {"oneOf": [JSON, {"title": "City", "type": "object", "required": ["city"]}]}
 
 
@@ -271,8 +269,6 @@ def test_members_of_a_union_with_one_name_or_without_any_are_refused() -> None:
         with pytest.raises(ArgumentError, match=rf"^\[AF117\] .*{name}"):
             ToolStrategy(schema)
 
-
-# --- what is refused --------------------------------------------------------------------------
 
 NO_SCHEMAS = [
     5,
@@ -340,8 +336,6 @@ def test_handle_errors_takes_its_forms_only(handle: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF117\] .*handle_errors"):
         ToolStrategy(Person, handle_errors=handle)
 
-
-# --- OpenAI's envelope --------------------------------------------------------------------------
 
 POINT: Any = {
     "type": "object",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
+from stack_agents import kept_agent
 from typing_extensions import TypedDict
 
 from agent_factory import OutputError, create_agent, wrap_model_call, wrap_tool_call
@@ -17,12 +17,11 @@ from agent_factory.structured_output import (
     supports_provider_strategy,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import through
+from samples import THREAD, through
 from tables import each
 from weather import News, Weather, look
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 @dataclasses.dataclass
@@ -131,9 +130,7 @@ def test_a_provider_is_asked_three_times_again(call: Any, tools: Any) -> None:
 def test_an_answer_of_an_earlier_turn_is_not_this_turns(call: Any) -> None:
     """A21, also where no tool stands for the schema."""
     model = ScriptedChatModel([GOOD, LOOKING, '{"degrees": 20}'])
-    agent = create_agent(
-        model, [look], response_format=ProviderStrategy(Weather), checkpointer=InMemorySaver()
-    )
+    agent = kept_agent(model, tools=[look], response_format=ProviderStrategy(Weather))
     assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=18)
     assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=20)
 

@@ -16,22 +16,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 from pydantic import BaseModel, ValidationError, field_validator
+from stack_agents import agent_of, kept_agent
 
-from agent_factory import (
-    ModelResponse,
-    OutputError,
-    TurnError,
-    before_model,
-    create_agent,
-    wrap_model_call,
-)
-from agent_factory.errors import SpecError
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    PIIMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-)
+from agent_factory import ModelResponse, before_model, create_agent, wrap_model_call
+from agent_factory import middleware as m
+from agent_factory.errors import OutputError, SpecError, TurnError
 from agent_factory.runtime.model_node import WAITS
 from agent_factory.state.history import is_valid
 from agent_factory.structured_output import (
@@ -44,11 +33,10 @@ from agent_factory.structured_output import (
     ToolStrategy,
 )
 from agent_factory.testing import ScriptedChatModel
-from samples import results_by_id, texts
+from samples import THREAD, results_by_id, texts
 from tables import each
 from weather import News, Weather, look
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 ASK: Any = {"messages": [("user", "How is the weather?")]}
 
 
@@ -68,8 +56,7 @@ GOOD, LOOK = answer(id="out"), looking(id="look")
 
 def test_a_structured_answer_ends_the_run(call: Any) -> None:
     """A38: a tool message says so, and the value is in structured_response."""
-    model = ScriptedChatModel([[GOOD]])
-    result = call(create_agent(model, response_format=ToolStrategy(Weather)), ASK)
+    result = call(agent_of([[GOOD]], response_format=ToolStrategy(Weather)), ASK)
     assert result["structured_response"] == Weather(degrees=18)
     last = result["messages"][-1]
     assert isinstance(last, ToolMessage)
@@ -122,15 +109,15 @@ def fail(city: str) -> str:
 
 ROME = {"city": "Rome"}
 REJECT = {"decisions": [{"type": "reject", "message": "No."}]}
-EACH_CALL = HumanInTheLoopMiddleware({"look": True}, interrupt_mode="per_call")
+EACH_CALL = m.HumanInTheLoopMiddleware({"look": True}, interrupt_mode="per_call")
 FAILS: dict[str, tuple[str, Any, list[Any]]] = {
     "unknown": ("lok", ROME, []),
     "invalid arguments": ("look", {"town": 1}, []),
     "no JSON": ("look", "{cit", []),
-    "raises": ("fail", ROME, [ToolErrorMiddleware()]),
-    "a limit": ("look", ROME, [ToolCallLimitMiddleware(tool_name="look", run_limit=0)]),
+    "raises": ("fail", ROME, [m.ToolErrorMiddleware()]),
+    "a limit": ("look", ROME, [m.ToolCallLimitMiddleware(tool_name="look", run_limit=0)]),
     "not offered": ("look", ROME, [overriding(tools=[])]),
-    "rejected": ("look", ROME, [HumanInTheLoopMiddleware({"look": True})]),
+    "rejected": ("look", ROME, [m.HumanInTheLoopMiddleware({"look": True})]),
     "rejected alone": ("look", ROME, [EACH_CALL]),
     "rejected in front of a hook": ("look", ROME, [reminds, EACH_CALL]),
 }
@@ -207,7 +194,7 @@ def test_an_answer_that_waited_is_not_taken_in_the_next_run(call: Any) -> None:
 
 @each("members", [[], [reminds]])
 def test_the_result_of_an_answer_that_waited_is_guarded(call: Any, members: Any) -> None:
-    guard = PIIMiddleware("degrees", detector="degrees=18", apply_to_tool_results=True)
+    guard = m.PIIMiddleware("degrees", detector="degrees=18", apply_to_tool_results=True)
     agent, _ = among_calls("look", ROME, middleware=[*members, guard])
     assert results_by_id(call(agent, ASK, THREAD))["out"].endswith("[REDACTED_DEGREES]")
 
@@ -387,9 +374,7 @@ def test_a_layer_sees_the_parsed_answer(call: Any) -> None:
         seen.append(response.structured_response)
         return ModelResponse(response.result, Weather(degrees=0))
 
-    agent = create_agent(
-        ScriptedChatModel([[answer()]]), middleware=[watch], response_format=ToolStrategy(Weather)
-    )
+    agent = agent_of([[answer()]], watch, response_format=ToolStrategy(Weather))
     assert call(agent, ASK)["structured_response"] == Weather(degrees=0)
     assert seen == [Weather(degrees=18)]
 
@@ -412,8 +397,7 @@ def test_a_layer_that_passes_on_the_message_alone_does_not_lose_the_answer(
         response = yield request
         return response.result[0]
 
-    model = ScriptedChatModel([step])
-    agent = create_agent(model, tools, middleware=[message_only], response_format=strategy)
+    agent = agent_of([step], message_only, tools=tools, response_format=strategy)
     assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
 
 
@@ -573,11 +557,7 @@ def test_mistakes_of_all_kinds_count_together(
 def test_the_count_of_retries_restarts_with_a_new_user_message(call: Any, bad: Any) -> None:
     """Also after a run that failed."""
     model = ScriptedChatModel([bad, [answer()], bad, [answer()], bad, bad, [answer()]])
-    built = create_agent(
-        model,
-        response_format=ToolStrategy(Weather | News, max_retries=1),
-        checkpointer=InMemorySaver(),
-    )
+    built = kept_agent(model, response_format=ToolStrategy(Weather | News, max_retries=1))
     for _ in range(2):
         assert call(built, ASK, THREAD)["structured_response"] == Weather(degrees=18)
     with pytest.raises(OutputError):

@@ -23,9 +23,6 @@ from tables import each
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-# The current span
-
-
 def test_spans_that_hooks_layers_models_and_tools_start_are_inside_of_theirs(
     call: Any, spans: Spans
 ) -> None:
@@ -197,9 +194,6 @@ async def test_a_task_that_calls_models_again_and_again_keeps_no_ended_runs(span
     kept: list[Any] = [one.span for one in gc.get_objects() if type(one) is Run]
     assert len([span for span in kept if span in spans.started]) == 1
     assert [span.parent for span in spans.started] == [None] * 5
-
-
-# From another process
 
 
 def test_a_run_continues_the_trace_that_its_metadata_names(call: Any, spans: Spans) -> None:

@@ -27,6 +27,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 from random_stacks import ACTS, Case, Mode, Trial, cases
 from spans import ANSWER, ASK, CALL, Broken, Flows, Named, Spans, adding, watched
+from stack_agents import agent_of
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, create_agent
 from agent_factory.prebuilt import InjectedState, agent_tool
@@ -35,6 +36,7 @@ from agent_factory.testing import ScriptedChatModel
 from reviews import ask
 from samples import add
 from tables import each
+from waiting import cancel
 
 # The tree
 
@@ -230,9 +232,7 @@ def test_the_error_of_a_tool_that_the_model_reads_is_the_errors_of_that_call(
         return a / b
 
     asked: Any = [{"name": "divide", "args": {"a": 1, "b": 0}}]
-    agent = create_agent(
-        ScriptedChatModel([asked, "No."]), [divide], name="desk", handle_tool_errors=True
-    )
+    agent = agent_of([asked, "No."], tools=[divide], name="desk", handle_tool_errors=True)
     call(agent, ASK, watched(spans))
     assert spans.says("execute_tool divide")["error.type"] == "ZeroDivisionError"
     assert spans.of("invoke_agent desk").status.status_code is StatusCode.UNSET
@@ -297,9 +297,7 @@ async def test_a_cancelled_run_ends_its_spans(spans: Spans, fused: Any) -> None:
     agent: Any = create_agent(model, [wait], middleware=[Flows()], name="desk", fused=fused)
     run = asyncio.create_task(agent.ainvoke(ASK, watched(spans)))
     await reached.wait()
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    await cancel(run)
     for name in ("invoke_agent desk", "tools", "Flows.around_tool", "execute_tool wait"):
         assert spans.says(name)["agent_factory.outcome"] == "cancelled", name
         assert spans.of(name).status.status_code is StatusCode.UNSET

@@ -13,7 +13,7 @@ from zlib import crc32
 import httpx
 
 from agent_factory.testing import providers as p
-from agent_factory.testing.providers import ProviderServer, reply
+from agent_factory.testing.providers import ProviderReply, ProviderServer, reply
 
 Json = dict[str, Any]
 Edit = tuple[str, Any]
@@ -22,7 +22,8 @@ Edit = tuple[str, Any]
 THOUGHT = reply(
     "I look.",
     thinking="Bern?",
-    calls=[{"name": "look", "args": {"city": "Bern"}, "id": "call00001"}],
+    calls=[{"name": "look", "args": {"city": "Bern"}, "id": "call00001", "type": "tool_call"}],
+    usage=(70, 7),
 )
 """An answer with a thought, a text and a call."""
 
@@ -54,13 +55,14 @@ def edited(body: Json, edits: Sequence[Edit]) -> Json:
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
+def says(role: str, *blocks: Json) -> Json:
+    return {"role": role, "content": [*blocks]}
+
+
 def anthropic(answer: Json | None) -> Json:
     result = {"type": "text", "text": "21 degrees"}
     tool_result = {"type": "tool_result", "tool_use_id": "call00001", "content": [result]}
-    history = answer and [
-        {"role": "assistant", "content": answer["content"]},
-        {"role": "user", "content": [tool_result]},
-    ]
+    history = answer and [says("assistant", *answer["content"]), says("user", tool_result)]
     return {
         "model": "claude-opus-5-5",
         "max_tokens": 2048,
@@ -108,10 +110,7 @@ def gemini(answer: Json | None) -> Json:
 
 def bedrock(answer: Json | None) -> Json:
     result = {"toolUseId": "call00001", "content": [{"text": "21 degrees"}]}
-    history = answer and [
-        answer["output"]["message"],
-        {"role": "user", "content": [{"toolResult": result}]},
-    ]
+    history = answer and [answer["output"]["message"], says("user", {"toolResult": result})]
     spec = {"name": "look", "inputSchema": {"json": SCHEMA}}
     return {
         "system": [{"text": "Be brief."}],
@@ -163,9 +162,9 @@ class Kind:
     stream_path: str = ""
     stream: Json | None = None
 
-    def history(self, server: ProviderServer) -> Json:
-        """A valid request after a thought and a call."""
-        server.add(THOUGHT)
+    def history(self, server: ProviderServer, answer: ProviderReply = THOUGHT) -> Json:
+        """A valid request after a call, and perhaps a thought and a text."""
+        server.add(answer)
         return self.body(post(server, self.body(None), self.path).raise_for_status().json())
 
 
@@ -174,13 +173,14 @@ def preserving(*replies: Any, **options: Any) -> ProviderServer:
 
 
 _MODELS, _CHAT, _STREAM = "/v1beta/models/gemini-3-pro", "/chat/completions", {"stream": True}
+_COUNTED = {**_STREAM, "stream_options": {"include_usage": True}}
 KINDS = {
     "anthropic": Kind(p.AnthropicServer, "/v1/messages", anthropic, stream=_STREAM),
     "preserving": Kind(preserving, "/v1/messages", anthropic, stream=_STREAM),
-    "openai": Kind(p.OpenAIChatServer, _CHAT, chat, stream=_STREAM),
+    "openai": Kind(p.OpenAIChatServer, _CHAT, chat, stream=_COUNTED),
     "groq": Kind(p.GroqServer, "/openai/v1" + _CHAT, chat, stream=_STREAM),
     "deepseek": Kind(p.DeepSeekServer, _CHAT, chat, stream=_STREAM),
-    "xai": Kind(p.XAIServer, _CHAT, chat, stream=_STREAM),
+    "xai": Kind(p.XAIServer, _CHAT, chat, stream=_COUNTED),
     "mistral": Kind(p.MistralServer, _CHAT, chat, stream=_STREAM),
     "responses": Kind(p.OpenAIResponsesServer, "/responses", responses, stream=_STREAM),
     "gemini": Kind(
@@ -189,6 +189,7 @@ KINDS = {
         gemini,
         stream_path=f"{_MODELS}:streamGenerateContent?alt=sse",
     ),
+    "gemini 2": Kind(p.GeminiServer, "/v1beta/models/gemini-2.5-pro:generateContent", gemini),
     "bedrock": Kind(
         p.BedrockServer, "/model/m/converse", bedrock, aws_events, "/model/m/converse-stream"
     ),
@@ -202,6 +203,13 @@ ENABLED = {"type": "enabled", "budget_tokens": 1024}
 DROP = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 USER, ASSISTANT = {"role": "user", "content": "And?"}, {"role": "assistant", "content": "Well."}
 RESULT = {"type": "tool_result", "tool_use_id": "call00001", "content": "Again."}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
+TEXT, FORCED, LONG = {"type": "text", "text": "x"}, ("tool_choice", {"type": "any"}), "a" * 65
+
+
+def again(index: int) -> Callable[[list[Any]], list[Any]]:
+    """A list in which an item stands twice."""
+    return lambda items: [*items[: index + 1], *items[index:]]
 
 
 def with_marks(number: int) -> list[Edit]:
@@ -223,10 +231,7 @@ ANTHROPIC: dict[str, list[Edit]] = {
     "calls_have_results": [("messages.2", ...), ("messages.2", USER)],
     "results_have_calls": [("messages.2.content.1", RESULT)],
     "results_come_first": [("messages.2.content", lambda c: [{"type": "text", "text": "x"}, *c])],
-    "server_calls_have_results": [
-        ("messages.3", {"role": "assistant", "content": [SEARCH]}),
-        ("messages.4", USER),
-    ],
+    "server_calls_have_results": [("messages.3", says("assistant", SEARCH)), ("messages.4", USER)],
     "cache_marks": [*with_marks(4), ("cache_control", {"type": "ephemeral"})],
     "tool_settings": [("tools.1", {"name": "look", "input_schema": SCHEMA})],
     "settings_fit_thinking": [("thinking", ENABLED), ("tool_choice", {"type": "any"})],
@@ -310,29 +315,88 @@ REFUSED: dict[str, dict[str, list[Edit]]] = {
 }
 """Edits that break each rule of each provider. Before the edits, the request is valid."""
 
+ALSO_REFUSED: dict[str, list[Edit | list[Edit]]] = {
+    "anthropic": [
+        *(("model", ...), ("thoughts", "x"), ("messages.0.thoughts", "x"), ("system.0.text", "")),
+        *((f"messages.2.content.0.{place}thoughts", "x") for place in ("", "content.0.")),
+        *(("messages.0.content", content) for content in ([{"type": "audio"}], " ")),
+        *(("messages.3", says("critic", TEXT)), ("messages.3", says("assistant", FOUND))),
+        *(("messages.1.content", again(2)), ("messages.2.role", "assistant")),
+        *(("messages.2.content.1", {**RESULT, "tool_use_id": "b"}), ("messages.3", says("user"))),
+        *([*with_marks(4), (place + ".cache_control", {})] for place in ("system.0", "tools.0")),
+        *(("tools.0", {"defer_loading": True, **MARK}), [("tools", ...), FORCED]),
+        *([("thinking", ENABLED), edit] for edit in (("temperature", 0), ("max_tokens", 1024))),
+        [("thinking", {"type": "adaptive"}), FORCED],
+    ],
+    "preserving": [("thinking", {"type": "disabled"}), ("messages.3", ASSISTANT)],
+    "openai": [
+        *(("messages", []), ("messages", again(3)), ("messages.2.tool_calls", again(0))),
+        [(f"messages.{place}", LONG) for place in ("2.tool_calls.0.id", "3.tool_call_id")],
+        *(("messages.2.tool_calls.0.thoughts", "x"), ("messages.4", {"role": "assistant"})),
+        *(("messages.1.content", content) for content in (None, [{**TEXT, "thoughts": "x"}])),
+        *(("tools", []), ("messages.4", {**ASSISTANT, "tool_calls": []})),
+        *(("messages.3.content", [{"type": "file"}]), [("tools", ...), ("parallel_tool_calls", 1)]),
+    ],
+    "deepseek": [("messages.3.content", [TEXT])],
+    "mistral": [
+        *((f"messages.{place}.thoughts", "x") for place in ("0", "2.tool_calls.0", "2.content.0")),
+        ("messages.4", ASSISTANT),
+    ],
+    "responses": [
+        *(("model", ...), ("input.1.summary", ...), ("input.1.encrypted_content", ...)),
+        *(("input.5", {"type": "thought"}), ("input.0.content", [])),
+        *(("input", again(n)) for n in (2, 3, 4)),
+        *(("input.2.content.0.thoughts", "x"), [(f"input.{n}.call_id", LONG) for n in (3, 4)]),
+    ],
+    "gemini": [
+        *(("contents.0.parts.0.thoughts", "x"), ("contents", lambda contents: contents[1:])),
+        *(("contents", again(1)), ("contents.2.parts", again(0))),
+        ("contents.2.parts.0.functionResponse.name", "other"),
+    ],
+    "bedrock": [
+        *(("messages", lambda messages: messages[1:]), ("messages.0.content.0.image", {})),
+        *(("messages.2.content", again(0)), ("toolConfig.tools", [])),
+        ("messages.2.content.0.toolResult.content.0", {"audio": {}}),
+        [
+            (f"messages.{n}.toolUseId", LONG)
+            for n in ("1.content.2.toolUse", "2.content.0.toolResult")
+        ],
+        ("messages.0.content", lambda content: [*content, *[{"cachePoint": {}}] * 5]),
+    ],
+    "ollama": [("messages.0.thoughts", "x"), ("messages.0.role", "critic")],
+}
+"""More requests that each break a rule in another way than the edits above."""
+
 ACCEPTED: list[tuple[str, list[Edit]]] = [
     # The user may go on after a result, and the results of parallel calls share a message.
     ("anthropic", [("messages.2.content.1", {"type": "text", "text": "And?"})]),
     ("anthropic", [("messages.0.content", [{"type": "text", "text": "Warm?", **MARK}])]),
     ("anthropic", with_marks(4)),
+    ("anthropic", [("messages.3", says("assistant"))]),
+    ("anthropic", [("messages.3", {**ASSISTANT, "content": ""})]),
+    ("anthropic", [("messages.3", says("user", {"type": "text", "text": "So "}))]),
+    ("anthropic", [("messages.3", says("assistant", SEARCH, FOUND)), ("messages.4", USER)]),
+    ("anthropic", [("messages.1.content", lambda content: [*content, SEARCH])]),
+    ("anthropic", [("messages.2.content.0.content.0", {"type": "tool_reference"})]),
+    ("anthropic", [("thinking", ENABLED), ("messages.1.content.0", ...), ("messages.3", USER)]),
     # A paused turn goes back without a result of the search.
     ("preserving", [("messages.3", {"role": "assistant", "content": [SEARCH]})]),
     # Marks of the cache are not a part of the prefix, and the end is not before a thought.
     (
         "preserving",
-        [
-            ("system.0.cache_control", {"type": "ephemeral"}),
-            ("messages.3", ASSISTANT),
-            ("messages.4", USER),
-        ],
+        [("system.0.cache_control", {}), ("messages.3", ASSISTANT), ("messages.4", USER)],
     ),
     # Without thoughts, all may change.
     ("preserving", [("system.0.text", "Short."), ("messages.1.content.0", ...)]),
     ("openai", [("messages.2.content", None), ("messages.4", USER)]),
     ("deepseek", [("thinking", {"type": "disabled"}), ("messages.2.reasoning_content", ...)]),
+    ("deepseek", [("messages.4", {**ASSISTANT, "prefix": True})]),
     ("mistral", [("messages.4", ASSISTANT), ("messages.5", USER)]),
+    ("mistral", [("messages.4", {**ASSISTANT, "prefix": True})]),
     ("responses", [("input.2.id", ...), ("input.3.id", ...), ("input.1", ...)]),
     ("gemini", [("contents.1.parts.2.thoughtSignature", "skip_thought_signature_validator")]),
+    ("gemini 2", [("contents.1.parts.2.thoughtSignature", ...)]),
+    ("gemini", [("contents.1.parts.2.thoughtSignature", ...), ("contents", lambda c: [*c, c[0]])]),
     ("bedrock", [("messages.0.content.1", {"cachePoint": {"type": "default"}})]),
     ("ollama", [("messages.2.tool_name", ...), ("messages.2.tool_call_id", "call00001")]),
 ]
@@ -344,3 +408,6 @@ def refused_requests() -> Iterator[tuple[str, str, list[Edit]]]:
     for kind, rules in REFUSED.items():
         for rule, edits in rules.items():
             yield kind, rule, edits
+    for kind, requests in ALSO_REFUSED.items():
+        for request in requests:
+            yield kind, "", request if isinstance(request, list) else [request]

@@ -32,9 +32,6 @@ def say(request: pytest.FixtureRequest, sync_or_async: Any) -> Any:
     return lambda *arguments: streamed(sync_or_async.stream(*arguments))
 
 
-# --- steps ----------------------------------------------------------------------------------------
-
-
 def test_a_model_is_shown_with_what_it_was_given() -> None:
     shown = repr(ScriptedChatModel(["It is five."], name="calculator"))
     assert shown.startswith("ScriptedChatModel(name='calculator', ")
@@ -113,9 +110,6 @@ def test_an_invalid_step_is_named(say: Any, junk: Any) -> None:
         say(ScriptedChatModel([junk]), "?")
 
 
-# --- too much, too little -------------------------------------------------------------------------
-
-
 def test_a_request_beyond_the_script_fails_and_quotes_the_last_message(say: Any) -> None:
     model = ScriptedChatModel(["One."])
     say(model, "first")
@@ -134,9 +128,6 @@ def test_steps_that_were_not_requested_are_reported() -> None:
     model.invoke("?")
     model.assert_done()
     assert issubclass(ScriptError, AssertionError)
-
-
-# --- the record -----------------------------------------------------------------------------------
 
 
 def test_every_request_is_recorded_with_the_messages_that_it_had(say: Any) -> None:
@@ -179,9 +170,6 @@ def test_bound_arguments_and_stop_words_are_recorded(say: Any) -> None:
     ]
 
 
-# --- streams --------------------------------------------------------------------------------------
-
-
 def test_words_are_streamed_one_by_one_and_tool_calls_last() -> None:
     chunks = list(ScriptedChatModel(["It is  five."]).stream("?"))
     assert all(isinstance(chunk, AIMessageChunk) for chunk in chunks)
@@ -194,18 +182,12 @@ def test_words_are_streamed_one_by_one_and_tool_calls_last() -> None:
     assert calling[-1].tool_call_chunks[0]["args"] == '{"a": 1}'
 
 
-# --- in use ---------------------------------------------------------------------------------------
-
-
 def test_parallel_requests_get_different_steps() -> None:
     model = ScriptedChatModel([str(number) for number in range(50)])
     with ThreadPoolExecutor(10) as pool:
         said = list(pool.map(lambda _: model.invoke("?").text, range(50)))
     assert sorted(said, key=int) == [str(number) for number in range(50)]
     assert len(model.requests) == 50
-
-
-# --- replies --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("usage", [(12, 5), {"input_tokens": 12, "output_tokens": 5}])

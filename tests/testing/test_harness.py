@@ -9,23 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
+from stack_agents import kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    ExtendedModelResponse,
-    ModelRequest,
-    ModelResponse,
-    SpecError,
-    TurnError,
-    create_agent,
-    hook_config,
-)
+from agent_factory import AgentMiddleware, SpecError, TurnError, create_agent, hook_config
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import (
@@ -44,7 +34,8 @@ from agent_factory.testing import (
     strategies,
 )
 from agent_factory.topology import Phase
-from samples import Ends, Inconsistent
+from agent_factory.types import AgentState, ExtendedModelResponse, ModelRequest, ModelResponse
+from samples import Ends, Inconsistent, PassingFlows, add
 from tables import each
 
 
@@ -226,10 +217,6 @@ def test_both_ways_reports_a_hook_that_differs_and_ignores_ids() -> None:
     ):
         both_ways(run_hook, Inconsistent(), "before_model")
 
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
     model = ScriptedChatModel([[{"name": "add", "args": {"a": 1, "b": 2}}], "It is 3."])
     result = both_ways(create_agent(model, [add]), {"messages": [("user", "1 + 2?")]})
     assert result["messages"][-1].text == "It is 3."
@@ -240,8 +227,7 @@ def test_both_ways_reports_a_hook_that_differs_and_ignores_ids() -> None:
 
 
 def test_both_ways_continues_a_thread() -> None:
-    model = ScriptedChatModel(["One.", "Two."])
-    agent = create_agent(model, checkpointer=InMemorySaver())
+    agent = kept_agent(["One.", "Two."])
     config = {"configurable": {"thread_id": "mine"}}
     both_ways(agent, {"messages": [("user", "first")]}, config)
     result = both_ways(agent, {"messages": [("user", "second")]}, config=config)
@@ -361,7 +347,7 @@ few = settings(
 )
 
 
-class Good(AgentMiddleware):
+class Good(PassingFlows, AgentMiddleware):
     """One hook, and a layer of each kind."""
 
     def before_model(self, state: Any, runtime: Any) -> None: ...
@@ -370,12 +356,6 @@ class Good(AgentMiddleware):
 
     def around_agent(self, state: Any, resumed: bool) -> Any:
         return (yield state)
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
 
 
 @each("law", LAWS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import httpx
@@ -33,17 +35,17 @@ from testing.provider_requests import (
     refused_requests,
 )
 
-ERRORS = {
-    "anthropic": ("prompt is too long", "529"),
-    "openai": ("context_length_exceeded", "503"),
-    "responses": ("context_length_exceeded", "503"),
-    "groq": ("context_length_exceeded", "503"),
-    "deepseek": ("maximum context length", "503"),
-    "xai": ("maximum prompt length", "503"),
-    "mistral": ("3051", "503"),
-    "gemini": ("exceeds the maximum number of tokens", "503"),
-    "bedrock": ("Input is too long", "503"),
-    "ollama": ("exceeds the context length", "503"),
+ERRORS = {  # the words of an overflow, and the status of each error, with a part of its code
+    "anthropic": "prompt is too long: 401 authen, 404 not_f, 400, 529 overloaded_, 429 rate_l",
+    "openai": "context_length_exceeded: 401 api_key, 404 model_n, 400, 503 server_, 429 rate_",
+    "responses": "context_length_exceeded: 401 api_key, 404 model_n, 400, 503 server_, 429 rate_",
+    "groq": "context_length_exceeded: 401, 404, 400, 503, 429",
+    "deepseek": "maximum context length: 401, 400, 400, 503, 429",
+    "xai": "maximum prompt length: 401, 404 not found, 400, 503, 429",
+    "mistral": "3051: 401, 400 invalid_model, 400 too_long, 503 service_un, 429 rate_limited",
+    "gemini": "exceeds the maximum number of tokens: 400, 404 NOT_F, 400, 503 UNAV, 429 RESOURCE",
+    "bedrock": "Input is too long: 403 AccessD, 404 ResourceN, 400, 503 ServiceU, 429 Throttling",
+    "ollama": "exceeds the context length: 401, 404, 400, 503, 429",
 }
 
 
@@ -55,7 +57,10 @@ def test_a_request_that_breaks_a_rule_is_refused(kind: str, rule: str, edits: li
         server.add("Done.")
         response = post(server, edited(body, edits), provider.path)
         names = [fault.rule.name for fault in server.faults]
-        assert rule in names, server.faults
+        assert rule in names or not rule, server.faults
+        rule = rule or names[0]
+        assert server.codes.get(names[0], "") in response.text
+        assert "Malformed" not in server.faults[0].message
         assert response.status_code == (400 if server.rules[rule].refused else 200)
         message = json.dumps(server.faults[0].message)[1:-1]
         assert message in response.text or not server.rules[rule].refused
@@ -79,11 +84,15 @@ def test_each_rule_has_a_request_that_breaks_it() -> None:
     assert {name: rules for name, rules in missing.items() if rules} == {}
 
 
-@each("kind, edits", [*((kind, []) for kind in KINDS), *ACCEPTED])
-def test_a_valid_request_has_an_answer_and_no_faults(kind: str, edits: list[Edit]) -> None:
+SHAPES = [replace(THOUGHT, text=t, thinking=h) for t in ("", "Hi.") for h in ("", "Hm.")]
+VALID = [*product(KINDS, [[]], SHAPES), *((kind, edits, THOUGHT) for kind, edits in ACCEPTED)]
+
+
+@each("kind, edits, answer", VALID)
+def test_a_valid_request_has_an_answer_and_no_faults(kind: str, edits: Any, answer: Any) -> None:
     provider = KINDS[kind]
     with provider.server() as server:
-        body = edited(provider.history(server), edits)
+        body = edited(provider.history(server, answer), edits)
         server.add("Done.")
         post(server, body, provider.path).raise_for_status()
         assert server.faults == []
@@ -91,10 +100,11 @@ def test_a_valid_request_has_an_answer_and_no_faults(kind: str, edits: list[Edit
 
 
 class Parts(dict[str, str]):
-    """Texts of a stream by the name of their field."""
+    """Texts of a stream, and last numbers, by the name of their field."""
 
     def __init__(self, events: list[Json]) -> None:
         super().__init__()
+        self.numbers: dict[str, int] = {}
         self.collect(events, "")
 
     def collect(self, value: Any, name: str) -> None:
@@ -106,30 +116,39 @@ class Parts(dict[str, str]):
                 self.collect(item, name)
         elif isinstance(value, str):
             self[name] = self.get(name, "") + value
+        elif isinstance(value, int):
+            self.numbers[name] = value
 
 
-DELTAS = {  # the fields of the thought, of the text and of the arguments in a stream
-    "anthropic": ("thinking", "text", "partial_json"),
-    "responses": ("delta", "delta", "delta"),
-    "gemini": ("text", "text", "city"),
-    "openai": ("", "content", "arguments"),
-    "groq": ("reasoning", "content", "arguments"),
-    "deepseek": ("reasoning_content", "content", "arguments"),
-    "xai": ("reasoning_content", "content", "arguments"),
-    "mistral": ("text", "content", "arguments"),
-    "bedrock": ("text", "text", "input"),
-    "ollama": ("thinking", "content", "city"),
+TOKENS = "prompt_tokens completion_tokens total_tokens"
+DELTAS = {  # the fields of the thought, of the text, of the arguments and of usage in a stream
+    "anthropic": ("thinking", "text", "partial_json", "input_tokens output_tokens"),
+    "responses": ("delta", "delta", "delta", "input_tokens output_tokens total_tokens"),
+    "gemini": ("text", "text", "city", "promptTokenCount candidatesTokenCount totalTokenCount"),
+    "openai": ("", "content", "arguments", TOKENS),
+    "groq": ("reasoning", "content", "arguments", TOKENS),
+    "deepseek": ("reasoning_content", "content", "arguments", TOKENS),
+    "xai": ("reasoning_content", "content", "arguments", TOKENS),
+    "mistral": ("text", "content", "arguments", TOKENS),
+    "bedrock": ("text", "text", "input", "inputTokens outputTokens totalTokens"),
+    "ollama": ("thinking", "content", "city", "prompt_eval_count eval_count"),
 }
 
 
 @each("kind", DELTAS)
 def test_the_deltas_of_a_stream_add_up(kind: str) -> None:
     provider = KINDS[kind]
-    with provider.server([THOUGHT]) as server:
+    with provider.server([THOUGHT] * 2) as server:
         body = {**provider.body(None), **(provider.stream or {})}
         response = post(server, body, provider.stream_path or provider.path)
-    thinking, text, arguments = DELTAS[kind]
-    parts = Parts(provider.events(response.content))
+        whole = Parts([post(server, provider.body(None), provider.path).json()])
+    thinking, text, arguments, usage = DELTAS[kind]
+    parts = Parts(events := provider.events(response.content))
+    for numbers in (parts.numbers, whole.numbers):
+        assert [numbers[name] for name in usage.split()] == [70, 7, 77][: len(usage.split())]
+    named = len(events) if kind in ("anthropic", "responses") else 0
+    assert (response.content.count(b"event: "), "call00001" in str(events)) == (named, True)
+    assert response.content.endswith(b"data: [DONE]\n\n") == (usage == TOKENS)
     assert parts[thinking].startswith("Bern?") if thinking else "Bern?" not in str(parts)
     assert "I look." in parts[text]
     assert response.headers["content-type"] == server.stream_type
@@ -138,14 +157,17 @@ def test_the_deltas_of_a_stream_add_up(kind: str) -> None:
 
 @each("kind", ERRORS)
 def test_an_error_is_answered_once_in_the_form_of_the_provider(kind: str) -> None:
-    provider, (overflow, overloaded) = KINDS[kind], ERRORS[kind]
-    kinds: Any = ["authentication", "not_found", "overflow", "overloaded"]
-    with provider.server([*map(error, kinds), error("rate_limit", retry_after=2), "Hi."]) as server:
+    provider, (overflow, _, expected) = KINDS[kind], ERRORS[kind].partition(": ")
+    kinds: Any = ("authentication", "not_found", "overflow", "overloaded")
+    script = [*map(error, kinds), error("rate_limit", retry_after=2.5), "Hi."]
+    with provider.server(script) as server:
         answers = [post(server, provider.body(None), provider.path) for _ in range(6)]
     assert overflow in answers[2].text
-    assert str(answers[3].status_code) == overloaded
-    assert (answers[4].status_code, answers[4].headers["retry-after"]) == (429, "2")
-    assert (answers[5].status_code, server.faults) == (200, [])
+    for answer, values in zip(answers, [*expected.split(", "), "200"], strict=True):
+        status, _, code = values.partition(" ")
+        assert (str(answer.status_code), code in answer.text) == (status, True)
+    assert "{model}" not in answers[1].text
+    assert (answers[4].headers["retry-after"], server.faults) == ("2.5", [])
 
 
 def test_an_error_may_have_another_status_and_body() -> None:
@@ -156,31 +178,44 @@ def test_an_error_may_have_another_status_and_body() -> None:
     assert second.json()["error"]["type"] == "api_error"
 
 
-ENDINGS = {  # a cut answer, and a refusal
-    "anthropic": ("max_tokens", "refusal"),
-    "openai": ("length", "refusal"),
-    "deepseek": ("length", "content_filter"),
-    "mistral": ("length", "stop"),
-    "responses": ("max_output_tokens", "refusal"),
-    "gemini": ("MAX_TOKENS", "SAFETY"),
-    "bedrock": ("max_tokens", "content_filtered"),
-    "ollama": ("length", "stop"),
+ENDINGS = {  # the field, and its values for a cut answer, a refusal, a call and an answer
+    "anthropic": "stop_reason max_tokens refusal tool_use end_turn",
+    "openai": "finish_reason length stop tool_calls stop",
+    "deepseek": "finish_reason length content_filter tool_calls stop",
+    "mistral": "finish_reason length stop tool_calls stop",
+    "responses": "status incomplete completed completed completed",
+    "gemini": "finishReason MAX_TOKENS SAFETY STOP STOP",
+    "bedrock": "stopReason max_tokens content_filtered tool_use end_turn",
+    "ollama": "done_reason length stop stop stop",
 }
 
 
 @each("kind", ENDINGS)
 def test_an_answer_is_cut_or_refused_in_the_form_of_the_provider(kind: str) -> None:
-    provider = KINDS[kind]
-    script = [cut("Half"), refusal("No."), cut(calls=[{"name": "look", "args": {"city": "Bern"}}])]
-    with provider.server(script) as server:
-        half, no = (post(server, provider.body(None), provider.path).text for _ in range(2))
+    provider, (field, *reasons) = KINDS[kind], ENDINGS[kind].split()
+    calls = [{"city": "Basel"}, {"country": "CH", "city": "Bern", "days": 1}]
+    end = cut(calls=[{"name": "look", "args": args} for args in calls])
+    script = [cut("Half", thinking="Bern?"), refusal("No.", thinking="Bern?"), THOUGHT, "Hi.", end]
+    with provider.server([*script, *script]) as server:
+        whole = [[post(server, provider.body(None), provider.path).json()] for _ in script]
         body = {**provider.body(None), **(provider.stream or {})}
-        call = post(server, body, provider.stream_path or provider.path).content
-    assert [word in text for word, text in zip(ENDINGS[kind], (half, no), strict=True)] == [
-        True,
-        True,
-    ]
-    assert "Bern" not in str(provider.events(call))
+        parts = [post(server, body, provider.stream_path or provider.path) for _ in script]
+    streams = [provider.events(response.content) for response in parts]
+    for answers in (whole, streams):
+        for events, reason in zip(answers, [*reasons, reasons[0]], strict=True):
+            last = events[-1:] if field == "status" else events
+            assert Parts(last)[field].startswith(reason)
+            assert field != "status" or last[0].get("type", reason).endswith(reason)
+        assert ("No." in str(answers[1])) == (kind != "gemini")
+        assert ("Bern?" in str(answers[1])) == (kind != "openai")
+        assert ("ignature" in str(answers[0])) == (kind in ("anthropic", "gemini", "bedrock"))
+        assert ("No." in Parts(answers[1]).get("refusal", "")) == (kind in ("openai", "responses"))
+        assert ("max_output_tokens" in str(answers[0])) == (kind == "responses")
+    assert str(whole[1]).count("No.") < 2
+    for key in ("signature", "thoughtSignature"):
+        assert [Parts(e).get(key) for e in whole[:3]] == [Parts(e).get(key) for e in streams[:3]]
+    arguments = Parts(streams[-1])[DELTAS[kind][2]]
+    assert arguments.endswith(("BaselBe", '{"city": "Basel"}{"country": "CH", "city": "Be'))
 
 
 @each("kind", [kind for kind in KINDS if "anthropic" not in kind and kind != "preserving"])
@@ -194,7 +229,7 @@ def test_a_paused_turn_goes_on() -> None:
     with provider.server([pause("I search.", thinking="Where?"), "It rains."]) as server:
         body = provider.body(None)
         answer = post(server, body, provider.path).json()
-        assert answer["stop_reason"] == "pause_turn"
+        assert (answer["stop_reason"], answer["content"][0]["type"]) == ("pause_turn", "thinking")
         turn = {"role": "assistant", "content": answer["content"]}
         post(server, edited(body, [("messages.1", turn)]), provider.path).raise_for_status()
         server.add("Never.")
@@ -205,7 +240,8 @@ def test_a_paused_turn_goes_on() -> None:
 def test_thoughts_may_be_taken_out_from_the_first_on_but_not_between_others() -> None:
     provider = KINDS["preserving"]
     with provider.server([THOUGHT]) as server:
-        body = provider.body(None)
+        body = edited(provider.body(None), [("tools.1", {"name": "other"})])
+        body["messages"] *= 2
         for number in range(3):
             answer = post(server, body, provider.path).json()
             answer["content"][-1]["id"] = f"toolu_{number}"
@@ -213,17 +249,22 @@ def test_thoughts_may_be_taken_out_from_the_first_on_but_not_between_others() ->
             history[1]["content"][0]["tool_use_id"] = f"toolu_{number}"
             body = {**body, "messages": [*body["messages"], *history]}
             server.add(THOUGHT)
-        first, second = "messages.1.content.0", "messages.3.content.0"
-        for edits in ([], [(first, ...)], [(first, ...), (second, ...)]):
+        first, second, result = (f"messages.{n}.content.0" for n in (2, 4, 3))
+        joined = {"role": "user", "content": [{"type": "text", "text": "Warm?"}] * 2}
+        same = [(f"{result}.is_error", False), (f"{result}.content", "21 degrees")]
+        same += [("messages", lambda m: [joined, *m[2:]]), ("tools", lambda tools: tools[::-1])]
+        for edits in ([], [(first, ...)], [(first, ...), (second, ...)], same):
             server.add("Done.")
             post(server, edited(body, edits), provider.path).raise_for_status()
-        refused = post(server, edited(body, [(second, ...)]), provider.path)
-        assert "Changed before the block: thinking" in refused.json()["error"]["message"]
+        changes = {"thinking": (second, ...), "tools": ("tools.1", ...)}
+        for part, edit in {**changes, "messages": (f"{result}.is_error", True)}.items():
+            refused = post(server, edited(body, [edit]), provider.path)
+            assert f"Changed before the block: {part}" in refused.json()["error"]["message"]
 
 
 def test_a_provider_drops_thoughts_whose_prefix_has_changed_if_the_request_says_so() -> None:
     provider = KINDS["preserving"]
-    beta = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
+    beta = {"Anthropic-Beta": "thinking-binding-controls-2026-08-01"}
     with provider.server() as server:
         body = edited(provider.history(server), [("system.0.text", "Short."), ("thinking", DROP)])
         server.add("Done.")
@@ -247,6 +288,7 @@ def test_a_response_continues_a_stored_one() -> None:
     output = {"type": "function_call_output", "call_id": "call00001", "output": "21 degrees"}
     with OpenAIResponsesServer([THOUGHT, "Warm."]) as server:
         first = post(server, {"model": "m", "input": "Warm?"}, "/responses").json()
+        assert "encrypted_content" not in str(first)
         body = {"model": "m", "previous_response_id": first["id"]}
         question = {"role": "user", "content": "And?"}
         assert "No tool output" in post(server, {**body, "input": [question]}, "/responses").text
@@ -255,7 +297,7 @@ def test_a_response_continues_a_stored_one() -> None:
 
 def test_a_dict_replaces_fields_and_its_thoughts_are_signed() -> None:
     thought = {"type": "redacted_thinking"}
-    content = [thought, {"type": "text", "text": "Hi."}]
+    content = [{"type": "text", "text": "Hi."}, thought, {"type": "text", "text": "Ho."}]
     provider = KINDS["preserving"]
     with provider.server([{"content": content, "stop_reason": "stop_sequence"}, "Bye."]) as server:
         body = provider.body(None)
@@ -267,10 +309,12 @@ def test_a_dict_replaces_fields_and_its_thoughts_are_signed() -> None:
 
 
 def test_a_server_that_is_not_strict_notes_faults_and_answers() -> None:
-    with OllamaServer(["Hi."], strict=False) as server:
+    with OllamaServer(["Hi."] * 2, strict=False) as server:
         response = post(server, {"messages": [{"role": "critic"}], "stream": False}, "/api/chat")
+        assert post(server, {"messages": []}, "/api/chat").content.count(b"\n") == 2
     assert response.json()["message"]["content"] == "Hi."
-    assert [fault.rule.name for fault in server.faults] == ["required_fields", "messages"]
+    names = " ".join(fault.rule.name for fault in server.faults)
+    assert names == "required_fields messages required_fields"
     assert repr(server.faults[0]) == (
         "request 1: model is required [required_fields: https://docs.ollama.com/api/chat]"
     )
@@ -283,6 +327,7 @@ def test_a_request_after_the_script_and_one_to_another_path_are_refused() -> Non
         assert post(server, {}, "/v1/complete").status_code == 404
         malformed = {**provider.body(None), "messages": ["Hi"]}
         assert "Malformed request" in post(server, malformed, provider.path).text
+        assert (len(server.requests), len(server.faults)) == (3, 1)
         raw = CLIENT.post(server.url + provider.path, content=b"{")
         assert "not valid JSON" in raw.text
         assert json.loads(raw.text)["type"] == "error"
@@ -302,3 +347,5 @@ def test_a_server_has_a_url_only_while_it_runs() -> None:
 def test_a_call_in_another_form_is_refused(call: Any) -> None:
     with pytest.raises(ValueError, match="Expected a call as"):
         reply(calls=[call])
+    with pytest.raises(TypeError, match="object is not JSON serializable"):
+        reply(calls=[{"name": "look", "args": {"city": object()}}])

@@ -54,9 +54,6 @@ def recorded(path: Path, sync_or_async: Any, steps: list[Any] | None = None) -> 
     return sync_or_async.invoke(create_agent(model, [add_tool]), ASKED)
 
 
-# --- record and replay ----------------------------------------------------------------------------
-
-
 def test_a_recording_is_replayed_without_the_metadata_of_its_requests(
     path: Path, sync_or_async: Any
 ) -> None:
@@ -183,9 +180,6 @@ def test_what_is_nested_too_deeply_is_an_error_that_says_so(path: Path, levels: 
         replay(path)
 
 
-# --- what differs ---------------------------------------------------------------------------------
-
-
 @each(
     "ask, words",
     [
@@ -232,9 +226,6 @@ def test_too_many_and_too_few_requests_and_a_mismatch_that_a_layer_caught_are_re
         create_agent(model, middleware=[retry]).invoke({"messages": ["Ho"]})
 
 
-# --- secrets --------------------------------------------------------------------------------------
-
-
 class Keyed(ScriptedChatModel):
     key: SecretStr = SecretStr("my-own-key")
 
@@ -261,8 +252,6 @@ def test_texts_are_redacted_by_a_function_and_values_by_their_keys(path: Path) -
     said = replay(path, redact=hide).invoke("I am Ada")
     assert said.tool_calls[0]["args"] == {"a": "[redacted]", "b": 2}
 
-
-# --- bad files ------------------------------------------------------------------------------------
 
 HEAD = '{"format": "agent_factory.cassette", "version": 1}\n'
 
@@ -294,9 +283,6 @@ def test_a_missing_file_is_named_and_only_a_chat_model_itself_is_recorded(path: 
         replay(path)
     with pytest.raises(ArgumentError, match=r"bind tools or settings to what record\(\) returns"):
         record(ScriptedChatModel().bind(stop=["."]), path)  # type: ignore[arg-type]
-
-
-# --- another stack --------------------------------------------------------------------------------
 
 
 class Brief(AgentMiddleware):

@@ -20,19 +20,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from agent_factory import (
-    AgentMiddleware,
-    ToolRuntime,
-    create_agent,
-    create_react_agent,
-    hook_config,
-    review,
-    tools_of,
-    with_model,
-)
+from agent_factory import AgentMiddleware, create_agent, hook_config, review, tools_of, with_model
 from agent_factory import middleware as m
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.factory.agent import model_of
+from agent_factory.prebuilt import ToolRuntime, create_react_agent
 from agent_factory.testing import (
     PatternError,
     ReplayUsage,
@@ -51,10 +43,8 @@ from agent_factory.testing import (
     replay_recording,
     strategies,
 )
-from samples import edit
+from samples import THREAD, edit
 from tables import each
-
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 ASK: Any = {"messages": [("user", "My lamp A1 is broken.")]}
 

@@ -15,21 +15,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from stack_agents import agent_of, kept_agent
 
-from agent_factory import (
-    AgentMiddleware,
-    Decision,
-    DecisionFile,
-    Jump,
-    agent_tool,
-    create_agent,
-    create_react_agent,
-    hook_config,
-    review,
-    with_decisions,
-)
+from agent_factory import AgentMiddleware, create_agent, hook_config, review, with_decisions
 from agent_factory import middleware as m
+from agent_factory.decisions import Decision, DecisionFile, Jump
 from agent_factory.errors import ArgumentError
+from agent_factory.prebuilt import agent_tool, create_react_agent
 from agent_factory.review.policy import Rule as PolicyRule
 from agent_factory.review.policy import ToolPolicy
 from agent_factory.structured_output import ToolStrategy
@@ -53,10 +45,8 @@ from agent_factory.testing.trajectory_patterns import (
     parse,
 )
 from agent_factory.testing.trajectory_steps import recorded_trajectory
-from samples import Answer
+from samples import THREAD, Answer
 from tables import each
-
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 ASK: Any = {"messages": [("user", "Please.")]}
 
@@ -316,9 +306,7 @@ def test_a_decision_log_has_the_calls_of_subagents(call: Any) -> None:
 
 def test_a_middleware_with_a_name_in_brackets_can_be_named(call: Any) -> None:
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel(["Hi."]), middleware=[m.PIIMiddleware("email")], decisions=log.append
-    )
+    agent = agent_of(["Hi."], m.PIIMiddleware("email"), decisions=log.append)
     call(agent, {"messages": [("user", "I am ann@example.com.")]})
     assert_trajectory(log, "PIIMiddleware[email].before_model -> wrote", agent=agent)
     with pytest.raises(ArgumentError, match="does not say when its model answered"):
@@ -380,11 +368,10 @@ def test_a_call_without_a_result_does_not_take_that_of_another() -> None:
 
 def test_a_review_is_a_step_while_it_waits_and_afterwards(call: Any) -> None:
     log: list[Decision] = []
-    agent = create_agent(
-        ScriptedChatModel([calls("refund"), "Done."]),
-        [refund],
-        middleware=[m.HumanInTheLoopMiddleware({"refund": True})],
-        checkpointer=InMemorySaver(),
+    agent = kept_agent(
+        [calls("refund"), "Done."],
+        m.HumanInTheLoopMiddleware({"refund": True}),
+        tools=[refund],
         decisions=log.append,
     )
     waiting = call(agent, ASK, THREAD)
@@ -403,8 +390,7 @@ def test_a_step_has_the_arguments_that_a_person_has_edited(kind: str, call: Any)
         guard: Any = m.FlowGuardMiddleware(ToolPolicy(rule))
     else:
         guard = m.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode=cast("Any", kind))
-    model = ScriptedChatModel([calls("refund", euros=90), "Done."])
-    agent = create_agent(model, [refund], middleware=[guard], checkpointer=InMemorySaver())
+    agent = kept_agent([calls("refund", euros=90), "Done."], guard, tools=[refund])
     call(agent, {"messages": [("user", "Hi")]}, THREAD)
     done = review.edit(agent, THREAD, {"euros": 45})
     assert_trajectory(done, "refund(euros=45) -> ok < answer, never refund(euros=90)")
@@ -427,9 +413,7 @@ def test_a_structured_answer_is_the_answer(content: str | None, call: Any) -> No
 
 def test_what_a_hook_or_a_client_writes_is_not_from_the_model(call: Any) -> None:
     limit = m.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end")
-    agent = create_agent(
-        ScriptedChatModel([calls("search", query="x")] * 3), [search], middleware=[limit]
-    )
+    agent = agent_of(ScriptedChatModel([calls("search", query="x")] * 3), limit, tools=[search])
     done = call(agent, {"messages": [("user", "Hi"), ("ai", "Hello."), ("user", "Search.")]})
     assert_trajectory(done, "model{2}, answer{2}")
     assert "  2  answer: not from the model: Hello." in str(trajectory_of(done))

@@ -15,17 +15,16 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
+from stack_agents import kept_agent
 
-from agent_factory import ToolNode, create_agent
-from agent_factory.testing import ScriptedChatModel
+from agent_factory import ToolNode
 from agent_factory.tools import tool_node
 from agent_factory.tools.tool_node import with_context
-from samples import add, fail
+from samples import THREAD, add, fail
 from tables import each
 
 
@@ -230,11 +229,9 @@ def test_callbacks_get_the_config_of_their_own_run(where: str) -> None:
 
 
 def test_an_interrupt_of_a_tool_is_resumed(where: str) -> None:
-    model = ScriptedChatModel([[{"name": "ask_back", "args": {}}], "Done."])
-    agent = create_agent(model, [ask_back], checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
-    assert agent.invoke({"messages": [("user", "Hi")]}, config)["__interrupt__"]
-    result = agent.invoke(Command(resume="yes"), config)
+    agent = kept_agent([[{"name": "ask_back", "args": {}}], "Done."], tools=[ask_back])
+    assert agent.invoke({"messages": [("user", "Hi")]}, THREAD)["__interrupt__"]
+    result = agent.invoke(Command(resume="yes"), THREAD)
     assert result["messages"][-2].text == "said yes"
 
 

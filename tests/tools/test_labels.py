@@ -12,28 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from stack_agents import agent_of
 
-from agent_factory import (
-    AgentFactoryWarning,
-    SpecError,
-    ToolGuard,
-    agent_tool,
-    client_tool,
-    create_agent,
-    labels_of,
-    load_topology,
-    plan_agent,
-    tool_labels,
-)
+from agent_factory import agent_tool, client_tool, create_agent, labels_of, plan_agent, tool_labels
+from agent_factory import middleware as m
+from agent_factory.errors import AgentFactoryWarning, SpecError
 from agent_factory.guarantees import Trifecta, trifectas
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    FlowGuardMiddleware,
-    HumanInTheLoopMiddleware,
-    Rule,
-    ToolPolicy,
-)
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import ToolGuard, load_topology
 from samples import Declares, add, find
 from tables import each
 
@@ -206,9 +192,7 @@ def sinks(*middleware: Any, tools: Any = ALL) -> list[str]:
 
 
 def clerk(*middleware: Any, tools: Any = ALL, name: str = "clerk") -> Any:
-    agent = create_agent(
-        ScriptedChatModel(), [*tools], middleware=middleware, ignore=["AF211", "AF219"]
-    )
+    agent = agent_of(ScriptedChatModel(), *middleware, tools=[*tools], ignore=["AF211", "AF219"])
     return agent_tool(agent, name=name, description="Works.")
 
 
@@ -250,29 +234,29 @@ def judge() -> Any:
 
 
 CLOSED = [
-    FlowGuardMiddleware(),
-    FlowGuardMiddleware(action="deny"),
-    FlowGuardMiddleware(seen=["untrusted"]),
-    FlowGuardMiddleware(seen=["private"]),
-    FlowGuardMiddleware(ToolPolicy(Rule("pay", "allow", when={"euros": {"<": 5}}))),
+    m.FlowGuardMiddleware(),
+    m.FlowGuardMiddleware(action="deny"),
+    m.FlowGuardMiddleware(seen=["untrusted"]),
+    m.FlowGuardMiddleware(seen=["private"]),
+    m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("pay", "allow", when={"euros": {"<": 5}}))),
     # A rule that lets calls run is a decision of the team.
-    FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow"))),
-    FlowGuardMiddleware(ToolPolicy(Rule("send_mail", "allow", when={"to": "ada"}))),
-    FlowGuardMiddleware(ToolPolicy(Rule("send_*", "allow"), Rule("send_mail", "deny"))),
-    HumanInTheLoopMiddleware({"send_mail": True}),
-    HumanInTheLoopMiddleware({"send_mail": True}, interrupt_mode="per_call"),
-    HumanInTheLoopMiddleware(ToolPolicy(Rule("send_*", "deny"), Rule("*", "allow"))),
-    AutoModeMiddleware(tools=["send_mail"], classifier=judge()),
+    m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("send_mail", "allow"))),
+    m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("send_mail", "allow", when={"to": "ada"}))),
+    m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("send_*", "allow"), m.Rule("send_mail", "deny"))),
+    m.HumanInTheLoopMiddleware({"send_mail": True}),
+    m.HumanInTheLoopMiddleware({"send_mail": True}, interrupt_mode="per_call"),
+    m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("send_*", "deny"), m.Rule("*", "allow"))),
+    m.AutoModeMiddleware(tools=["send_mail"], classifier=judge()),
     Declares(ToolGuard("send_mail", "check")),
     Declares(ToolGuard("*", "deny", exclude=("read_*",))),
     Declares(ToolGuard("send_mail", "ask", when="seen untrusted")),
 ]
 OPEN = [
-    FlowGuardMiddleware(ToolPolicy(Rule("*", "allow"))),
-    HumanInTheLoopMiddleware(ToolPolicy(Rule("send_mail", "allow"), Rule("*", "ask"))),
-    HumanInTheLoopMiddleware({"read_page": True, "read_file": True}),
-    HumanInTheLoopMiddleware(
-        ToolPolicy(Rule("send_mail", "ask", when={"to": "x"}), Rule("*", "allow"))
+    m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("*", "allow"))),
+    m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("send_mail", "allow"), m.Rule("*", "ask"))),
+    m.HumanInTheLoopMiddleware({"read_page": True, "read_file": True}),
+    m.HumanInTheLoopMiddleware(
+        m.ToolPolicy(m.Rule("send_mail", "ask", when={"to": "x"}), m.Rule("*", "allow"))
     ),
     Declares(ToolGuard("send_mail", "ask", when="to == 'x and seen untrusted'")),
     Declares(ToolGuard("send_mail", "check", after="read_file")),
@@ -289,9 +273,9 @@ def test_a_decision_about_each_call_closes_the_way_and_one_about_some_does_not(
 
 
 def test_a_review_with_a_rule_about_what_was_seen_closes_the_way() -> None:
-    rules = ToolPolicy(Rule("send_mail", "ask", when={"seen": "private"}), Rule("*", "allow"))
-    recorder = FlowGuardMiddleware(ToolPolicy(Rule("*", "allow")))
-    assert sinks(HumanInTheLoopMiddleware(rules), recorder) == []
+    rules = m.ToolPolicy(m.Rule("send_mail", "ask", when={"seen": "private"}), m.Rule("*", "allow"))
+    recorder = m.FlowGuardMiddleware(m.ToolPolicy(m.Rule("*", "allow")))
+    assert sinks(m.HumanInTheLoopMiddleware(rules), recorder) == []
     assert sinks(recorder) == ["send_mail"]
 
 
@@ -308,11 +292,11 @@ def test_sources_and_sinks_of_agents_inside_count_also_in_a_plan_from_a_file() -
 
 def test_an_agent_inside_is_closed_inside_or_at_its_call() -> None:
     rest = [read_page, read_file]
-    assert sinks(tools=[clerk(FlowGuardMiddleware(), tools=[send_mail]), *rest]) == []
-    assert sinks(FlowGuardMiddleware(), tools=[clerk(tools=[send_mail]), *rest]) == []
-    review = HumanInTheLoopMiddleware({"clerk": True})
+    assert sinks(tools=[clerk(m.FlowGuardMiddleware(), tools=[send_mail]), *rest]) == []
+    assert sinks(m.FlowGuardMiddleware(), tools=[clerk(tools=[send_mail]), *rest]) == []
+    review = m.HumanInTheLoopMiddleware({"clerk": True})
     assert sinks(review, tools=[clerk(tools=[send_mail]), *rest]) == []
-    other = HumanInTheLoopMiddleware({"read_page": True})
+    other = m.HumanInTheLoopMiddleware({"read_page": True})
     assert sinks(other, tools=[clerk(tools=[send_mail]), *rest]) == ["clerk/send_mail"]
     # It never sees the calls that it names.
     claim = Declares(ToolGuard("clerk/send_mail", "ask"))

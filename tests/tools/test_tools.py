@@ -16,25 +16,17 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from stack_agents import agent_of
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    InjectedState,
-    PrivateStateAttr,
-    ToolNode,
-    ToolRuntime,
-    before_model,
-    create_agent,
-    create_react_agent,
-    wrap_model_call,
-)
+from agent_factory import AgentMiddleware, before_model, create_agent, wrap_model_call
 from agent_factory.errors import ArgumentError, UnknownTool
+from agent_factory.prebuilt import InjectedState, ToolNode, ToolRuntime, create_react_agent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.registry import as_tool
+from agent_factory.types import AgentState, PrivateStateAttr
 from error_handlers import later as async_handler
 from error_handlers import number, two
-from samples import add, prices, tool_results, tool_texts, undocumented
+from samples import THREAD, add, prices, tool_results, tool_texts, undocumented
 from tables import each
 
 GO = {"messages": "Go"}
@@ -56,9 +48,6 @@ class Halve(BaseTool):
 
 def calls(*names: str, **args: Any) -> list[dict[str, Any]]:
     return [{"name": name, "args": args, "id": f"{i}"} for i, name in enumerate(names)]
-
-
-# Kinds of tools
 
 
 def test_functions_methods_and_tool_objects_are_offered_and_run(call: Any) -> None:
@@ -138,9 +127,6 @@ def test_the_tools_node_of_an_agent_is_a_tool_node_and_lists_its_tools(
     assert tool_results(call(agent, GO)) == [("3", "success")]
 
 
-# Tools known only at run time
-
-
 def offering(*tools: Any) -> AgentMiddleware:
     """A layer that offers the model these tools instead of the agent's own."""
 
@@ -195,9 +181,6 @@ def test_a_layer_may_take_tools_away_and_without_any_none_are_bound(call: Any) -
     assert model.requests[1].kwargs == {}
 
 
-# Names the model made up
-
-
 def test_a_made_up_name_is_answered_and_the_others_run(call: Any) -> None:
     """A17, C45: even where errors are not handled."""
     model = ScriptedChatModel([[*calls("ghost"), {**calls("add", a=1, b=2)[0], "id": "9"}], "Done"])
@@ -212,8 +195,7 @@ def test_a_made_up_name_is_answered_and_the_others_run(call: Any) -> None:
 
 def test_without_a_tools_node_a_made_up_call_is_answered_and_the_run_ends(call: Any) -> None:
     """C45: the history stays valid."""
-    model = ScriptedChatModel([calls("ghost", "spook")])
-    result = call(create_agent(model), GO)
+    result = call(agent_of([calls("ghost", "spook")]), GO)
     assert tool_results(result) == [
         ("Error: ghost is not a valid tool, try one of [].", "error"),
         ("Error: spook is not a valid tool, try one of [].", "error"),
@@ -229,17 +211,13 @@ def unreadable(*names: str) -> AIMessage:
 
 
 def test_calls_that_cannot_be_read_are_explained_to_the_model(call: Any) -> None:
-    model = ScriptedChatModel([unreadable("add", "ghost"), "Done"])
-    result = call(create_agent(model, [add]), GO)
+    result = call(agent_of([unreadable("add", "ghost"), "Done"], tools=[add]), GO)
     (_, fine), *refused = [(m.tool_call_id, m) for m in result["messages"] if m.type == "tool"]
     assert fine.text == "3"
     assert [id_ for id_, _ in refused] == ["b0", "b1"]
     for _, message in refused:
         assert message.status == "error"
         assert "could not be read as JSON: {\n cut off\n" in message.text
-
-
-# What cannot be a tool
 
 
 @each("entry", [5, "add", None, Halve, undocumented])
@@ -274,16 +252,14 @@ def called_back(n: int, callbacks: Any = None) -> str:
 @each("way", ["agent", "invoke", "ainvoke"])
 def test_a_function_gets_what_langchain_core_would_give_it(function: Any, way: str) -> None:
     ours, theirs = as_tool(function, "tools"), make_tool(function)
-    config: Any = {"configurable": {"thread_id": "1"}}
 
     def result(tool: BaseTool) -> Any:
         if way == "invoke":
-            return tool.invoke({"n": 2}, config)
+            return tool.invoke({"n": 2}, THREAD)
         if way == "ainvoke":
-            return asyncio.run(tool.ainvoke({"n": 2}, config))
-        model = ScriptedChatModel([calls(function.__name__, n=2), "Done."])
-        agent = create_agent(model, [tool])
-        return tool_results(asyncio.run(agent.ainvoke(cast("Any", GO), config)))
+            return asyncio.run(tool.ainvoke({"n": 2}, THREAD))
+        agent = agent_of([calls(function.__name__, n=2), "Done."], tools=[tool])
+        return tool_results(asyncio.run(agent.ainvoke(cast("Any", GO), THREAD)))
 
     if way == "invoke" and function is later:
         with pytest.raises(NotImplementedError, match="sync invocation"):
@@ -368,9 +344,6 @@ def test_a_handled_error_does_not_stop_parallel_calls(call: Any) -> None:
     model = ScriptedChatModel([[asked("fail", kind="value"), asked("add", a=1, b=2)], "Done"])
     result = call(create_agent(model, [fail, add], handle_tool_errors="No."), GO)
     assert tool_results(result) == [("No.", "error"), ("3", "success")]
-
-
-THREAD = {"configurable": {"thread_id": "1"}}
 
 
 class Shop(AgentState):

@@ -19,25 +19,19 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, RetryPolicy, interrupt
 from pydantic import BaseModel
+from stack_agents import agent_of
 
-from agent_factory import (
-    AgentState,
-    DecisionList,
-    NodePolicy,
-    agent_tool,
-    create_agent,
-    load_topology,
-    plan_agent,
-    topology_of,
-    touches,
-)
+from agent_factory import agent_tool, create_agent, load_topology, plan_agent, topology_of, touches
+from agent_factory.decisions import DecisionList
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.middleware import PIIMiddleware
 from agent_factory.runtime.order import Order
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools.touches import CallTouches, Touches, touches_of
+from agent_factory.types import AgentState, NodePolicy
 from tables import each
+from waiting import cancel
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 KEYS = ("a", "b", "log")
@@ -115,9 +109,8 @@ class Desk:
         return [touches(reads=names("reads"), writes=names("writes"))(t) for t in (work, ask)]
 
 
-def agent_of(desk: Desk, calls: list[dict[str, Any]], **options: Any) -> Any:
-    model = ScriptedChatModel([calls, "Done."])
-    return create_agent(model, desk.tools(), state_schema=Notes, **options)
+def desk_agent(desk: Desk, calls: list[dict[str, Any]], **options: Any) -> Any:
+    return agent_of([calls, "Done."], tools=desk.tools(), state_schema=Notes, **options)
 
 
 def start() -> Any:
@@ -173,7 +166,7 @@ def meet(first: Any, second: Any) -> bool:
 
 def check_turn(turn: list[Any], options: dict[str, Any], *, asynchronous: bool) -> None:
     desk = Desk()
-    result = run(agent_of(desk, calls_of(turn), **options), start(), asynchronous=asynchronous)
+    result = run(desk_agent(desk, calls_of(turn), **options), start(), asynchronous=asynchronous)
     assert left(result) == one_by_one(turn)
     place = {event: index for index, event in enumerate(desk.events)}
     for (earlier, first), (later, second) in combinations(enumerate(turn), 2):
@@ -196,7 +189,7 @@ def test_calls_that_wait_for_answers_leave_the_same_state_and_none_works_twice(
     turn: list[Any], fused: bool, asynchronous: bool
 ) -> None:
     desk = Desk()
-    agent = agent_of(desk, calls_of(turn, asks=True), checkpointer=InMemorySaver(), fused=fused)
+    agent = desk_agent(desk, calls_of(turn, asks=True), checkpointer=InMemorySaver(), fused=fused)
     result = run(agent, start(), asynchronous=asynchronous)
     while pauses := result.get("__interrupt__"):
         answers = {pause.id: "yes" for pause in pauses}
@@ -214,7 +207,7 @@ def test_a_failure_repeats_no_call_that_has_finished(
     # Where no calls meet, LangGraph may lose the result of a task that ends after another failed.
     assume(any(meet(*pair) for pair in combinations(turn, 2)))
     desk = Desk()
-    agent = agent_of(desk, calls_of(turn), checkpointer=InMemorySaver(), fused=fused)
+    agent = desk_agent(desk, calls_of(turn), checkpointer=InMemorySaver(), fused=fused)
     failing = f"t{data.draw(st.integers(0, len(turn) - 1))}"
     desk.failing.add(failing)
     with pytest.raises(RuntimeError, match=failing):
@@ -501,12 +494,7 @@ def test_a_result_that_waits_for_the_calls_before_it_is_stored_as_its_guard_lets
         return Command(update={"messages": [ToolMessage(path, tool_call_id=id), message]})
 
     calls = [{"name": "fetch", "args": {"path": p}} for p in ("asks", "b", "b")]
-    agent = create_agent(
-        ScriptedChatModel([calls, "Done."]),
-        [fetch],
-        middleware=[PIIMiddleware("email")],
-        checkpointer=saver,
-    )
+    agent = agent_of([calls, "Done."], PIIMiddleware("email"), tools=[fetch], checkpointer=saver)
     agent.invoke(MESSAGE, THREAD)
     assert "ann@example.com" not in str([*saver.list(THREAD)])
     texts = [m.content for m in agent.invoke(Command(resume=1), THREAD)["messages"][2:-1]]
@@ -564,10 +552,10 @@ def test_an_error_of_a_tool_ends_the_run_before_the_calls_that_meet_it_unless_th
     desk.failing.add("t1")
     calls = [call(f"t{n}", writes=["a"]) for n in range(3)]
     with pytest.raises(RuntimeError, match="t1"):
-        run(agent_of(desk, calls, fused=fused), start(), asynchronous=asynchronous)
+        run(desk_agent(desk, calls, fused=fused), start(), asynchronous=asynchronous)
     assert desk.events == [(event, f"t{n}") for n in (0, 1) for event in ("begin", "end")]
     desk.failing.add("t1")
-    agent = agent_of(desk, calls, handle_tool_errors=True, fused=fused)
+    agent = desk_agent(desk, calls, handle_tool_errors=True, fused=fused)
     result = run(agent, start(), asynchronous=asynchronous)
     assert [m.status for m in result["messages"][2:5]] == ["success", "error", "success"]
     assert result["a"] == "t2()"
@@ -618,9 +606,7 @@ async def test_a_cancelled_run_cancels_the_calls_of_a_turn() -> None:
     task = asyncio.create_task(agent.ainvoke(MESSAGE))
     await began.wait()
     await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert sorted(cancelled) == ["a", "b"]
 
 
@@ -635,9 +621,8 @@ def test_a_reducer_that_changes_its_value_in_place_adds_each_write_once(stored: 
 
     calls = [{"name": "write", "args": {"text": text}} for text in "xyz"]
     saver = InMemorySaver() if stored else None
-    model = ScriptedChatModel([calls, "Done."])
     # Hook by hook, LangGraph itself calls a reducer twice: an edge tries the writes first.
-    agent: Any = create_agent(model, [write], state_schema=Lines, checkpointer=saver)
+    agent: Any = agent_of([calls, "Done."], tools=[write], state_schema=Lines, checkpointer=saver)
     result = agent.invoke({**MESSAGE, "lines": ["first"]}, THREAD)
     assert result["lines"] == ["first", "1 x", "2 y", "3 z"]
 

@@ -23,25 +23,9 @@ from agent_factory import (
     plan_agent,
     tool_labels,
 )
-from agent_factory.middleware import (
-    AutoModeMiddleware,
-    BackgroundMiddleware,
-    BudgetMiddleware,
-    HumanInTheLoopMiddleware,
-    Ledger,
-    Limits,
-    ModelCallLimitMiddleware,
-    ModelRetryMiddleware,
-    OnceMiddleware,
-    PIIMiddleware,
-    ProgressGuardMiddleware,
-    Rule,
-    TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    ToolPolicy,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import LawViolation, ScriptedChatModel, check_middleware
-from samples import find, refund
+from samples import Rewrites, find, refund
 from tables import each
 
 
@@ -66,24 +50,24 @@ def deny_late(request: Any) -> bool:
     return bool(request.tool_call["args"].get("late"))
 
 
-POLICY = ToolPolicy(
-    Rule("search*", "allow"),
-    Rule("refund", "allow", when={"euros": {"<=": 50}}),
-    Rule("refund", "judge"),
-    Rule("delete", "deny", when=deny_late),
-    Rule("*", "ask"),
+POLICY = m.ToolPolicy(
+    m.Rule("search*", "allow"),
+    m.Rule("refund", "allow", when={"euros": {"<=": 50}}),
+    m.Rule("refund", "judge"),
+    m.Rule("delete", "deny", when=deny_late),
+    m.Rule("*", "ask"),
     judge=ScriptedChatModel([]),
 )
 
 
-REFUNDS = HumanInTheLoopMiddleware({"refund": True})
+REFUNDS = m.HumanInTheLoopMiddleware({"refund": True})
 
 
 # What built-ins declare
 
 
 def test_a_review_declares_its_rules() -> None:
-    guards = declared(HumanInTheLoopMiddleware(POLICY))
+    guards = declared(m.HumanInTheLoopMiddleware(POLICY))
     assert [line for line in guards if line.startswith("guard")] == [
         "guard: HumanInTheLoopMiddleware: a model decides about refund when not (euros <= 50)",
         "guard: HumanInTheLoopMiddleware: no call runs of delete when deny_late()",
@@ -92,7 +76,7 @@ def test_a_review_declares_its_rules() -> None:
 
 
 def test_a_review_that_chooses_calls_in_its_hook_is_at_that_place() -> None:
-    class Own(HumanInTheLoopMiddleware):
+    class Own(m.HumanInTheLoopMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
             return super().after_model(state, runtime)
 
@@ -106,21 +90,21 @@ def test_limits_are_declared_with_their_numbers() -> None:
         assert {limit.owner for limit in plan.limits} == {member.name}
         return [str(limit) for limit in plan.limits]
 
-    calls = ModelCallLimitMiddleware(run_limit=5, thread_limit=9)
+    calls = m.ModelCallLimitMiddleware(run_limit=5, thread_limit=9)
     assert limits(calls) == ["at most 5 model calls a run", "at most 9 model calls a thread"]
-    refunds = ToolCallLimitMiddleware(tool_name="refund", run_limit=1)
+    refunds = m.ToolCallLimitMiddleware(tool_name="refund", run_limit=1)
     assert limits(refunds) == ["at most 1 calls of refund a run"]
-    ledger = Ledger(Limits(tool_calls=7))
-    run, thread = Limits(turns=3, total_tokens=1000), Limits(seconds=1.5)
-    assert limits(BudgetMiddleware(run=run, thread=thread, ledger=ledger)) == [
+    ledger = m.Ledger(m.Limits(tool_calls=7))
+    run, thread = m.Limits(turns=3, total_tokens=1000), m.Limits(seconds=1.5)
+    assert limits(m.BudgetMiddleware(run=run, thread=thread, ledger=ledger)) == [
         *("at most 1000 tokens a run", "at most 3 model calls a run"),
         *("at most 1.5 seconds a thread", "at most 7 tool calls a ledger"),
     ]
 
 
 def test_others_that_decide_about_calls_declare_it() -> None:
-    auto = AutoModeMiddleware(classifier=ScriptedChatModel([]), tools=["refund"])
-    once = OnceMiddleware({"refund": "ask"})
+    auto = m.AutoModeMiddleware(classifier=ScriptedChatModel([]), tools=["refund"])
+    once = m.OnceMiddleware({"refund": "ask"})
     assert declared(auto)[0] == "guard: AutoModeMiddleware: a model decides about refund"
     assert declared(once)[0] == (
         "guard: OnceMiddleware: code decides about refund when the same call has run, or may have"
@@ -147,22 +131,22 @@ def test_a_plan_without_declarations_or_with_a_guard_of_everybody_is_written_as_
 
 def test_declarations_survive_in_files() -> None:
     how: Any = {"reviewers": ["finance"], "allowed_decisions": ["approve", "reject"]}
-    people = Rule("refund", "ask", remember=60.5, **how)
-    judged = Rule("delete", "judge", otherwise="deny")
+    people = m.Rule("refund", "ask", remember=60.5, **how)
+    judged = m.Rule("delete", "judge", otherwise="deny")
     stack: list[Any] = [
-        HumanInTheLoopMiddleware(POLICY),
-        HumanInTheLoopMiddleware(
-            ToolPolicy(people, judged, judge=ScriptedChatModel([])), name="People"
+        m.HumanInTheLoopMiddleware(POLICY),
+        m.HumanInTheLoopMiddleware(
+            m.ToolPolicy(people, judged, judge=ScriptedChatModel([])), name="People"
         ),
-        BudgetMiddleware(run=Limits(usd=0.5, turns=2)),
+        m.BudgetMiddleware(run=m.Limits(usd=0.5, turns=2)),
     ]
     tools = [refund, clerk(stack[0])]
     plan = plan_agent(tools=tools, middleware=stack, ignore=["AF206", "AF210", "AF213"])
     assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
 
 
-REVIEW = HumanInTheLoopMiddleware({"refund": True, "delete": True})
-LIMIT = ModelCallLimitMiddleware(run_limit=5)
+REVIEW = m.HumanInTheLoopMiddleware({"refund": True, "delete": True})
+LIMIT = m.ModelCallLimitMiddleware(run_limit=5)
 
 
 class Judge(AgentMiddleware):
@@ -180,14 +164,7 @@ class Rewriting(AgentMiddleware):
     def after_model(self, state: Any, runtime: Any) -> None: ...
 
 
-class RewritingLayer(AgentMiddleware):
-    ordering = Ordering(writes=("tool_calls",))
-
-    def around_tool(self, request: Any) -> Any:
-        return (yield request)
-
-
-PER_CALL = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
+PER_CALL = m.HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
 
 
 def shortcut(*jumps: Any) -> AgentMiddleware:
@@ -200,17 +177,17 @@ def shortcut(*jumps: Any) -> AgentMiddleware:
     return Shortcut()
 
 
-BACKGROUND = BackgroundMiddleware()
+BACKGROUND = m.BackgroundMiddleware()
 
 
-def policy_of(*rules: Rule) -> HumanInTheLoopMiddleware:
-    policy = ToolPolicy(*rules, Rule("*", "allow"), judge=ScriptedChatModel([]))
-    return HumanInTheLoopMiddleware(policy)
+def policy_of(*rules: m.Rule) -> m.HumanInTheLoopMiddleware:
+    policy = m.ToolPolicy(*rules, m.Rule("*", "allow"), judge=ScriptedChatModel([]))
+    return m.HumanInTheLoopMiddleware(policy)
 
 
-ASK_ALL = Rule("*", "ask")
+ASK_ALL = m.Rule("*", "ask")
 OVER_50: Any = {"allowed_decisions": ["approve"], "when": {"euros": {">": 50}}}
-BUDGET = BudgetMiddleware(run=Limits(turns=3))
+BUDGET = m.BudgetMiddleware(run=m.Limits(turns=3))
 
 
 def refund_copy() -> Any:
@@ -221,7 +198,7 @@ def refund_copy() -> Any:
     return refund
 
 
-def ruled(before: Rule, after: Rule, was: str, now: str) -> tuple[Any, Any, str]:
+def ruled(before: m.Rule, after: m.Rule, was: str, now: str) -> tuple[Any, Any, str]:
     """A change of the rule of a policy about refunds."""
     head = "changed guard of refund by HumanInTheLoopMiddleware"
     old, new = ({"middleware": [policy_of(rule)]} for rule in (before, after))
@@ -237,43 +214,43 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "tool dropped from a review": (
         {"middleware": [REVIEW]},
-        {"middleware": [HumanInTheLoopMiddleware({"refund": True})]},
+        {"middleware": [m.HumanInTheLoopMiddleware({"refund": True})]},
         "removed guard of delete by HumanInTheLoopMiddleware: it was: a person decides about "
         "delete",
     ),
     "rule with a condition": (
         {"middleware": [REVIEW]},
-        {"middleware": [HumanInTheLoopMiddleware({"refund": OVER_50, "delete": True})]},
+        {"middleware": [m.HumanInTheLoopMiddleware({"refund": OVER_50, "delete": True})]},
         "changed guard of refund by HumanInTheLoopMiddleware: was a person decides about refund, "
         "now a person decides about refund when euros > 50 (approve)",
     ),
     "those who may decide": ruled(
-        Rule("refund", "ask", reviewers=["finance", "@ann"]),
-        Rule("refund", "ask"),
+        m.Rule("refund", "ask", reviewers=["finance", "@ann"]),
+        m.Rule("refund", "ask"),
         "@ann or finance decides about refund",
         "a person decides about refund",
     ),
     "those who may decide after a model": ruled(
-        Rule("refund", "judge", reviewers=["finance"]),
-        Rule("refund", "judge"),
+        m.Rule("refund", "judge", reviewers=["finance"]),
+        m.Rule("refund", "judge"),
         "a model decides about refund (else finance)",
         "a model decides about refund",
     ),
     "denials left to people": ruled(
-        Rule("refund", "judge", otherwise="deny"),
-        Rule("refund", "judge"),
+        m.Rule("refund", "judge", otherwise="deny"),
+        m.Rule("refund", "judge"),
         "a model decides about refund (else it is denied)",
         "a model decides about refund",
     ),
     "kinds of decisions": ruled(
-        Rule("refund", "ask", allowed_decisions=["approve", "reject"]),
-        Rule("refund", "ask", allowed_decisions=["approve"]),
+        m.Rule("refund", "ask", allowed_decisions=["approve", "reject"]),
+        m.Rule("refund", "ask", allowed_decisions=["approve"]),
         "a person decides about refund (approve, reject)",
         "a person decides about refund (approve)",
     ),
     "standing approvals": ruled(
-        Rule("refund", "ask"),
-        Rule("refund", "ask", remember=3600),
+        m.Rule("refund", "ask"),
+        m.Rule("refund", "ask", remember=3600),
         "a person decides about refund",
         "a person decides about refund (approvals hold up to 1 hour)",
     ),
@@ -306,10 +283,10 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "moved node Judge.after_model: now after model and before Rewriting.after_model",
     ),
     "layer of a guard outside of one that changes calls": (
-        {"middleware": [RewritingLayer(), PER_CALL]},
-        {"middleware": [PER_CALL, RewritingLayer()], "ignore": ["AF206"]},
+        {"middleware": [Rewrites(), PER_CALL]},
+        {"middleware": [PER_CALL, Rewrites()], "ignore": ["AF206"]},
         "moved layer HumanInTheLoopMiddleware.around_tool: now around each tool call, before "
-        "RewritingLayer.around_tool",
+        "Rewrites.around_tool",
     ),
     "a jump added": (
         {"middleware": [shortcut(), Judge()]},
@@ -322,36 +299,44 @@ SLIPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "added tool clerk/refund: inner",
     ),
     "review of a subagent dropped": (
-        {"tools": [delete, clerk(HumanInTheLoopMiddleware({"refund": True}))]},
+        {"tools": [delete, clerk(m.HumanInTheLoopMiddleware({"refund": True}))]},
         {"tools": [delete, clerk()]},
         "removed guard of clerk/refund by clerk/HumanInTheLoopMiddleware: it was: a person decides "
         "about clerk/refund",
     ),
     "allowed by default": (
-        {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "deny")))]},
-        {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "allow")))]},
+        {"middleware": [m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("*", "deny")))]},
+        {"middleware": [m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("*", "allow")))]},
         "removed guard of * by HumanInTheLoopMiddleware: it was: no call runs of *",
     ),
     "more is allowed": (
-        {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("ref*", "allow"), ASK_ALL))]},
-        {"middleware": [HumanInTheLoopMiddleware(ToolPolicy(Rule("[!d]*", "allow"), ASK_ALL))]},
+        {
+            "middleware": [
+                m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("ref*", "allow"), ASK_ALL))
+            ]
+        },
+        {
+            "middleware": [
+                m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("[!d]*", "allow"), ASK_ALL))
+            ]
+        },
         "changed guard of * by HumanInTheLoopMiddleware: was a person decides about * without "
         "ref*, now a person decides about * without [!d]*",
     ),
     "asks instead of a denial": ruled(
-        Rule("refund", "deny"),
-        Rule("refund", "ask"),
+        m.Rule("refund", "deny"),
+        m.Rule("refund", "ask"),
         "no call runs of refund",
         "a person decides about refund",
     ),
     "retries outside of a limit": (
         {"middleware": [BUDGET]},
-        {"middleware": [ModelRetryMiddleware(max_retries=9), BUDGET]},
+        {"middleware": [m.ModelRetryMiddleware(max_retries=9), BUDGET]},
         "added layer ModelRetryMiddleware.around_model: around each model call, before "
         "BudgetMiddleware.around_model",
     ),
     "cleaning removed": (
-        {"middleware": [PIIMiddleware("email"), LIMIT]},
+        {"middleware": [m.PIIMiddleware("email"), LIMIT]},
         {"middleware": [LIMIT]},
         "removed access PIIMiddleware[email] sanitizes: it was: user_messages",
     ),
@@ -386,7 +371,7 @@ DRAWN_RULES = st.lists(
 )
 
 
-def actions_for(rules: list[Rule], tool: str) -> set[str]:
+def actions_for(rules: list[m.Rule], tool: str) -> set[str]:
     """What may happen to calls of a tool, whatever the conditions of the rules are."""
     actions: set[str] = set()
     for rule in rules:
@@ -404,10 +389,10 @@ def test_guards_of_a_policy_cover_a_tool_if_and_only_if_it_stops_calls_of_it(
 ) -> None:
     """A guard of all calls is one of all of them."""
     rules = [
-        Rule(pattern, action, when={f"x{number}": 1} if has_condition else None)
+        m.Rule(pattern, action, when={f"x{number}": 1} if has_condition else None)
         for number, (pattern, action, has_condition) in enumerate(drawn)
     ]
-    guards = HumanInTheLoopMiddleware(ToolPolicy(*rules)).guards
+    guards = m.HumanInTheLoopMiddleware(m.ToolPolicy(*rules)).guards
     for tool in ("refund", "delete", "find"):
         actions = actions_for(rules, tool)
         covering = [guard for guard in guards if guard.covers(tool)]
@@ -419,7 +404,7 @@ def test_guards_of_a_policy_cover_a_tool_if_and_only_if_it_stops_calls_of_it(
 def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     """Arguments before and after a change that changes nothing."""
 
-    class Renamed(HumanInTheLoopMiddleware):
+    class Renamed(m.HumanInTheLoopMiddleware):
         """A subclass under the name of its base."""
 
     def other_refund(euros: int) -> str:
@@ -428,51 +413,51 @@ def refactorings() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 
     other_refund.__name__ = "refund"
     review: dict[str, Any] = {"refund": True, "delete": True}
-    rules = ToolPolicy(Rule("refund", "ask"), Rule("delete", "ask"), Rule("*", "allow"))
+    rules = m.ToolPolicy(m.Rule("refund", "ask"), m.Rule("delete", "ask"), m.Rule("*", "allow"))
     every: Any = {"allowed_decisions": ["approve", "edit", "reject", "respond"]}
     changes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "class": ({"middleware": [REVIEW]}, {"middleware": [Renamed(review, name=REVIEW.name)]}),
         "words": ({"tools": [refund]}, {"tools": [other_refund]}),
         "order of those who may decide": (
-            {"middleware": [policy_of(Rule("refund", "ask", reviewers=["boss", "@ann"]))]},
-            {"middleware": [policy_of(Rule("refund", "ask", reviewers={"@ann", "boss"}))]},
+            {"middleware": [policy_of(m.Rule("refund", "ask", reviewers=["boss", "@ann"]))]},
+            {"middleware": [policy_of(m.Rule("refund", "ask", reviewers={"@ann", "boss"}))]},
         ),
         "those who may decide about a call that nobody is asked about": (
-            {"middleware": [policy_of(Rule("refund", "deny"))]},
-            {"middleware": [policy_of(Rule("refund", "deny", reviewers=["boss"]))]},
+            {"middleware": [policy_of(m.Rule("refund", "deny"))]},
+            {"middleware": [policy_of(m.Rule("refund", "deny", reviewers=["boss"]))]},
         ),
         "all decisions": (
             {"middleware": [REVIEW]},
-            {"middleware": [HumanInTheLoopMiddleware(dict.fromkeys(review, every))]},
+            {"middleware": [m.HumanInTheLoopMiddleware(dict.fromkeys(review, every))]},
         ),
-        "policy": ({"middleware": [REVIEW]}, {"middleware": [HumanInTheLoopMiddleware(rules)]}),
+        "policy": ({"middleware": [REVIEW]}, {"middleware": [m.HumanInTheLoopMiddleware(rules)]}),
         "a tool that is not reviewed": (
             {"middleware": [REVIEW]},
-            {"middleware": [HumanInTheLoopMiddleware({**review, "find": False})]},
+            {"middleware": [m.HumanInTheLoopMiddleware({**review, "find": False})]},
         ),
         "description": (
             {"middleware": [REVIEW]},
-            {"middleware": [HumanInTheLoopMiddleware(review, description_prefix="Look!")]},
+            {"middleware": [m.HumanInTheLoopMiddleware(review, description_prefix="Look!")]},
         ),
         "remark": (
-            {"middleware": [ProgressGuardMiddleware()]},
-            {"middleware": [ProgressGuardMiddleware(remark_after=1)]},
+            {"middleware": [m.ProgressGuardMiddleware()]},
+            {"middleware": [m.ProgressGuardMiddleware(remark_after=1)]},
         ),
         "prompt": (
-            {"middleware": [TodoListMiddleware()]},
-            {"middleware": [TodoListMiddleware(system_prompt="Write a list.")]},
+            {"middleware": [m.TodoListMiddleware()]},
+            {"middleware": [m.TodoListMiddleware(system_prompt="Write a list.")]},
         ),
     }
     stacks: dict[str, Callable[[], list[Any]]] = {
         "nothing": list,
-        "review": lambda: [HumanInTheLoopMiddleware(review)],
-        "limit": lambda: [ModelCallLimitMiddleware(run_limit=5)],
-        "budget": lambda: [BudgetMiddleware(run=Limits(turns=3))],
-        "calls": lambda: [ToolCallLimitMiddleware(run_limit=3)],
-        "pii": lambda: [PIIMiddleware("email")],
+        "review": lambda: [m.HumanInTheLoopMiddleware(review)],
+        "limit": lambda: [m.ModelCallLimitMiddleware(run_limit=5)],
+        "budget": lambda: [m.BudgetMiddleware(run=m.Limits(turns=3))],
+        "calls": lambda: [m.ToolCallLimitMiddleware(run_limit=3)],
+        "pii": lambda: [m.PIIMiddleware("email")],
         "judge": lambda: [Judge()],
-        "todo": lambda: [TodoListMiddleware()],
-        "once": lambda: [OnceMiddleware({"refund": "ask"})],
+        "todo": lambda: [m.TodoListMiddleware()],
+        "once": lambda: [m.OnceMiddleware({"refund": "ask"})],
     }
     words: dict[str, Any] = {"system_prompt": "Be kind.", "name": "desk"}
     others = {**words, "checkpoints": "full", "fused": False, "tools": (refund, delete)}
@@ -495,7 +480,7 @@ def test_a_refactoring_that_changes_nothing_is_green(change: str) -> None:
 
 
 def test_guards_and_limits_of_an_agent_inside_have_the_name_of_its_tool() -> None:
-    plan = plan_agent(tools=[clerk(HumanInTheLoopMiddleware(POLICY), LIMIT), delete])
+    plan = plan_agent(tools=[clerk(m.HumanInTheLoopMiddleware(POLICY), LIMIT), delete])
     assert [tool.name for tool in plan.tools] == ["clerk", "delete", "clerk/refund"]
     assert str(plan.guards[2]).startswith("a person decides about clerk/* without clerk/search*")
     assert [limit.owner for limit in plan.limits] == ["clerk/ModelCallLimitMiddleware"]
@@ -563,16 +548,16 @@ def test_what_is_not_kept_is_a_violation(make: Any, words: str) -> None:
 @each(
     "make",
     [
-        lambda: HumanInTheLoopMiddleware({"look_up": True}),
-        lambda: HumanInTheLoopMiddleware({"look_up": True}, interrupt_mode="per_call"),
-        lambda: HumanInTheLoopMiddleware(ToolPolicy(Rule("*", "deny"))),
-        lambda: ModelCallLimitMiddleware(run_limit=3),
-        lambda: ModelCallLimitMiddleware(run_limit=3, exit_behavior="error"),
-        lambda: ToolCallLimitMiddleware(run_limit=2),
-        lambda: ToolCallLimitMiddleware(tool_name="look_up", run_limit=0),
-        lambda: BudgetMiddleware(run=Limits(turns=2, tool_calls=1)),
-        lambda: OnceMiddleware({"look_up": "ask"}),
-        lambda: PIIMiddleware("email", apply_to_output=True),
+        lambda: m.HumanInTheLoopMiddleware({"look_up": True}),
+        lambda: m.HumanInTheLoopMiddleware({"look_up": True}, interrupt_mode="per_call"),
+        lambda: m.HumanInTheLoopMiddleware(m.ToolPolicy(m.Rule("*", "deny"))),
+        lambda: m.ModelCallLimitMiddleware(run_limit=3),
+        lambda: m.ModelCallLimitMiddleware(run_limit=3, exit_behavior="error"),
+        lambda: m.ToolCallLimitMiddleware(run_limit=2),
+        lambda: m.ToolCallLimitMiddleware(tool_name="look_up", run_limit=0),
+        lambda: m.BudgetMiddleware(run=m.Limits(turns=2, tool_calls=1)),
+        lambda: m.OnceMiddleware({"look_up": "ask"}),
+        lambda: m.PIIMiddleware("email", apply_to_output=True),
     ],
 )
 def test_built_ins_keep_it(make: Any) -> None:

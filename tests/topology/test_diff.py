@@ -291,9 +291,6 @@ def test_a_point_is_plain_data() -> None:
     assert json.loads(json.dumps(data))["verdict"] == "breaks"
 
 
-# --- former names in plans ----------------------------------------------------------------------
-
-
 def test_former_names_are_part_of_a_plan_and_of_its_files() -> None:
     with_names = plan_agent(middleware=[Review()], moved={"Older": "Old", "Old": "Review"})
     assert with_names.moved == (Move("Older", "Review"), Move("Old", "Review"))
@@ -315,8 +312,6 @@ def test_a_diff_tells_former_names() -> None:
     renamed = plan_agent(middleware=[Review(name="New")], moved={"Old": "New"})
     assert "changed former name Old: of Review -> New" in str(plans[1].diff(renamed))
 
-
-# --- digests ------------------------------------------------------------------------------------
 
 BASE = Shape((REVIEW,), (), has_tools=True, tools=(PAY, Tool("find")))
 

@@ -14,18 +14,11 @@ from built_in_cases import BUILT_INS
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import (
-    AgentMiddleware,
-    agent_tool,
-    create_agent,
-    load_topology,
-    plan_agent,
-    topology_of,
-    with_model,
-)
+from agent_factory import AgentMiddleware, create_agent, plan_agent, topology_of, with_model
 from agent_factory import middleware as m
-from agent_factory.prebuilt import create_react_agent
+from agent_factory.prebuilt import agent_tool, create_react_agent
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import load_topology
 from samples import find, refund
 from tables import each
 

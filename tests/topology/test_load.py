@@ -22,12 +22,7 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
-from agent_factory.middleware import (
-    ModelRetryMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Move, Phase, Shape, Tool, plan
 from agent_factory.topology.load import json_schema
@@ -193,7 +188,7 @@ class Configured(AgentMiddleware):
 
 
 def waiting(seconds: float = 1.0, **options: Any) -> Any:
-    stack = [ModelRetryMiddleware(initial_delay=seconds)]
+    stack = [m.ModelRetryMiddleware(initial_delay=seconds)]
     return plan_agent(tools=[find], middleware=stack, **options)
 
 
@@ -208,7 +203,7 @@ def test_a_plan_and_its_files_hold_settings_on_request_only() -> None:
     plan = waiting(settings=True)
     assert plan != waiting(5, settings=True)
     assert "setting: ModelRetryMiddleware.initial_delay = 5" in waiting(5, settings=True).render()
-    stack = [ModelRetryMiddleware()]
+    stack = [m.ModelRetryMiddleware()]
     agent = create_agent(ScriptedChatModel([]), [find], middleware=stack)
     assert topology_of(agent, settings=True) == plan
     assert topology_of(agent).settings == ()
@@ -224,7 +219,7 @@ def test_a_changed_setting_is_one_change_if_both_plans_hold_settings() -> None:
 
 
 def test_settings_of_an_added_middleware_are_not_separate_changes() -> None:
-    one: list[Any] = [ToolCallLimitMiddleware(run_limit=3)]
+    one: list[Any] = [m.ToolCallLimitMiddleware(run_limit=3)]
     two = [*one, Configured(1)]
     old, new = (plan_agent(tools=[find], middleware=stack, settings=True) for stack in (one, two))
     assert not [change for change in old.diff(new).changes if change.part == "setting"]
@@ -272,7 +267,7 @@ def test_secrets_private_attributes_and_endless_values_are_not_shown() -> None:
 
 
 def test_a_snapshot_holds_settings_on_request(topology_snapshot: Any) -> None:
-    stack = [ToolCallLimitMiddleware(run_limit=3)]
+    stack = [m.ToolCallLimitMiddleware(run_limit=3)]
     agent = create_agent(ScriptedChatModel([]), [find], middleware=stack)
     assert agent == topology_snapshot(settings=True)
     assert agent == topology_snapshot(name="without")
@@ -280,7 +275,7 @@ def test_a_snapshot_holds_settings_on_request(topology_snapshot: Any) -> None:
 
 def test_the_tools_that_a_built_in_is_for_are_its_setting() -> None:
     """Its attribute `tools` holds the tools that it adds."""
-    stack = [ToolErrorMiddleware(tools=["find"]), ToolRetryMiddleware()]
+    stack = [m.ToolErrorMiddleware(tools=["find"]), m.ToolRetryMiddleware()]
     plan = plan_agent(tools=[find], middleware=stack, settings=True)
     found = {(s.owner, s.value) for s in plan.settings if s.name == "tools"}
     assert found == {("ToolErrorMiddleware", "{'find'}"), ("ToolRetryMiddleware", "None")}

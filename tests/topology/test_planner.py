@@ -48,9 +48,6 @@ def jumping(phase: Phase, *jumps: str, owner: str = "A") -> Hook:
     return Hook(owner, phase, frozenset(jumps))
 
 
-# Edges of the loop
-
-
 FULL = every_hook("A")
 AFTERS = hooks(("A", AFTER_MODEL), ("B", AFTER_MODEL))
 ORDERED = jumping(BEFORE_MODEL, "model", "tools", "end", owner="B")
@@ -104,9 +101,6 @@ def test_an_edge_leads_to_its_targets_in_a_fixed_order(shape: Shape, edge: Edge)
     assert plan(shape).edge_from(edge.source) == edge
 
 
-# As text
-
-
 def test_a_plan_reads_line_by_line() -> None:
     stack = (jumping(BEFORE_MODEL, "end"), Hook("B", AFTER_MODEL), Hook("B", AFTER_AGENT))
     layers = (
@@ -136,9 +130,6 @@ def test_a_plan_reads_line_by_line() -> None:
 def test_an_edge_that_does_not_exist_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="nowhere"):
         plan(Shape()).edge_from("nowhere")
-
-
-# Laws over any shape
 
 
 def reachable(planned: Topology, start: str) -> set[str]:

@@ -19,6 +19,7 @@ from agent_factory.hooks.decorators import before_model
 from agent_factory.middleware import HumanInTheLoopMiddleware, ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel, check_middleware, each_stack
 from agent_factory.testing.snapshots import TopologyExtension, plan_of
+from samples import refund
 from tables import each
 
 PRODUCT = Path(__file__).resolve().parents[2] / "examples" / "product"
@@ -72,10 +73,6 @@ def test_a_products_middleware_keeps_the_laws(name: str, monkeypatch: pytest.Mon
 
 
 def test_changes_of_guards_and_limits_are_reported_first() -> None:
-    def refund(euros: int) -> str:
-        """Pay money back."""
-        return f"{euros} euros"
-
     review = HumanInTheLoopMiddleware({"refund": True})
     limits = [ModelCallLimitMiddleware(run_limit=most) for most in (5, 500)]
     stacks: list[list[Any]] = [[review, limits[0]], [limits[1]]]
@@ -154,9 +151,6 @@ def test_left(scripted_model):
     assert out.count("ERROR at teardown") == 1, out  # the summary names it as well
 
 
-# --- the fixture ----------------------------------------------------------------------------------
-
-
 def guard(state: Any, runtime: Any) -> None:
     """Look at the state."""
 
@@ -196,9 +190,6 @@ def test_a_value_without_a_plan_and_a_family_that_names_no_stack_are_refused() -
     for stacks in families:
         with pytest.raises(ArgumentError, match="stack"):
             each_stack(stacks)
-
-
-# --- the fixture sync_or_async --------------------------------------------------------------------
 
 
 def test_a_test_runs_sync_and_async(sync_or_async: Any) -> None:

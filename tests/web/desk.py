@@ -12,24 +12,18 @@ from langgraph.types import interrupt
 from serve.agents import hold
 
 from agent_factory import ToolRuntime, create_agent
-from agent_factory.middleware import (
-    HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
-    Rule,
-    ToolPolicy,
-    ToolRetryMiddleware,
-)
+from agent_factory import middleware as m
 from agent_factory.service import Service
 from agent_factory.testing import ScriptedChatModel
 
 EVIL = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
 """What a model, a tool or a user may say to a page."""
 
-RULES = ToolPolicy(
-    Rule("search_*", "allow"),
-    Rule("ask", "allow"),
-    Rule("refund", "deny", when={"euros": {">": 5000}}, reason="The office does that."),
-    Rule("refund", "ask", remember=7 * 86400),
+RULES = m.ToolPolicy(
+    m.Rule("search_*", "allow"),
+    m.Rule("ask", "allow"),
+    m.Rule("refund", "deny", when={"euros": {">": 5000}}, reason="The office does that."),
+    m.Rule("refund", "ask", remember=7 * 86400),
 )
 
 TOKENS: Any = {"input_tokens": 1200, "output_tokens": 80, "total_tokens": 1280}
@@ -85,10 +79,10 @@ def answer(messages: Sequence[BaseMessage]) -> AIMessage:
 def add_others(service: Service) -> None:
     """Add agents that wait in other ways: at a node, inside of a tool, for other people."""
 
-    def made(rule: Rule | bool, tools: Sequence[Any], **options: Any) -> Any:
-        allow = Rule("search_*", "allow")
-        rules = ToolPolicy(allow, rule) if isinstance(rule, Rule) else {"refund": rule}
-        review = [HumanInTheLoopMiddleware(rules)] if rule else []
+    def made(rule: m.Rule | bool, tools: Sequence[Any], **options: Any) -> Any:
+        allow = m.Rule("search_*", "allow")
+        rules = m.ToolPolicy(allow, rule) if isinstance(rule, m.Rule) else {"refund": rule}
+        review = [m.HumanInTheLoopMiddleware(rules)] if rule else []
         return create_agent(
             ScriptedChatModel([answer] * 100_000),
             tools,
@@ -113,7 +107,7 @@ def add_others(service: Service) -> None:
     service.add("boss", boss)
     tools = [search_orders, refund]
     service.add("stops", made(False, tools, interrupt_before=["tools"]))
-    service.add("office", made(Rule("refund", "ask", reviewers=["@olga"]), tools))
+    service.add("office", made(m.Rule("refund", "ask", reviewers=["@olga"]), tools))
     service.add("now", made(True, tools), waiting="interrupt")
 
 
@@ -124,9 +118,9 @@ def add_desk(service: Service, **options: Any) -> None:
         [search_orders, refund, ask],
         name="desk",
         middleware=[
-            ModelCallLimitMiddleware(run_limit=20),
-            HumanInTheLoopMiddleware(RULES),
-            ToolRetryMiddleware(),
+            m.ModelCallLimitMiddleware(run_limit=20),
+            m.HumanInTheLoopMiddleware(RULES),
+            m.ToolRetryMiddleware(),
         ],
         checkpointer=InMemorySaver(),
     )

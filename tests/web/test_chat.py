@@ -72,9 +72,6 @@ def write(page: Page, text: str) -> None:
     page.keyboard.press("Enter")
 
 
-# Versions
-
-
 def test_an_answer_is_regenerated_and_both_versions_are_reached(thread: str, chat: Chat) -> None:
     page = chat("Hello")
     page.get_by_label("Message", exact=True).fill("A draft")
@@ -140,9 +137,6 @@ def test_another_window_shows_the_branch_while_it_is_written(chat: Chat) -> None
         expect(window.locator(".message.ai .text").last).to_have_text("Slowly, answer 3")
 
 
-# Copies
-
-
 def test_a_message_and_its_code_are_copied_which_is_seen_after_a_change_too(
     desk: Desk, thread: str, chat: Chat
 ) -> None:
@@ -190,9 +184,6 @@ def test_code_is_copied_without_a_clipboard(chat: Chat) -> None:
     assert "def total(prices)" in page.evaluate("copied")
 
 
-# Files
-
-
 @pytest.mark.parametrize("way", ["picker", "paste", "drop"])
 def test_a_picture_is_attached_and_shown(chat: Chat, way: str) -> None:
     page = chat("Hello")
@@ -238,9 +229,6 @@ def test_files_are_offered_for_agents_that_take_them(new_page: NewPage, chat: Ch
     page.get_by_role("button", name="Send").click()
     page.wait_for_url("**/studio/threads/*")
     expect(page.locator(".message.human .picture img")).to_be_visible()
-
-
-# While a run works
 
 
 def test_tokens_are_shown_as_they_come_until_the_run_ends_or_is_stopped(chat: Chat) -> None:
@@ -307,9 +295,6 @@ def test_who_is_at_the_end_stays_there(chat: Chat) -> None:
         expect(page.get_by_role("button", name="Regenerate")).to_be_in_viewport()
 
 
-# The focus
-
-
 def test_the_focus_is_where_one_goes_on(chat: Chat) -> None:
     page = chat("Hello")
     composer = page.get_by_label("Message", exact=True)
@@ -355,9 +340,6 @@ def test_a_message_that_somebody_writes_keeps_the_focus_also_when_it_is_emptied(
     expect(composer).to_have_value("a")
 
 
-# State and breakpoints
-
-
 def test_a_developer_edits_the_state_which_outlives_a_run(
     desk: Desk, thread: str, chat: Chat
 ) -> None:
@@ -374,6 +356,7 @@ def test_a_developer_edits_the_state_which_outlives_a_run(
     assert desk.service.threads.state(thread).values["scores"] == [1, 2]
     desk.service.threads.update_state(thread, {"messages": [HumanMessage("Written elsewhere.")]})
     expect(page.locator(".message.human .text").last).to_have_text("Written elsewhere.")
+    expect(page.get_by_text("Written: scores.")).to_be_visible()
     page.get_by_label("note").fill('"half')
     write(page, "Hello again")
     expect(page.locator(".message.ai")).to_have_count(2)
@@ -397,9 +380,6 @@ def test_a_breakpoint_is_for_the_next_run(thread: str, chat: Chat) -> None:
     expect(page.locator(".message.ai .text").last).to_have_text(f"Answer 3: Booked {thread}.")
     write(page, f"book {thread}")
     expect(page.locator(".message.ai .text").last).to_have_text(f"Answer 5: Booked {thread}.")
-
-
-# Everybody
 
 
 @pytest.mark.parametrize(

@@ -158,9 +158,6 @@ def test_approve_and_reject_are_alike(desk: Desk, thread: str, new_page: NewPage
         assert approve["y"] == reject["y"]
 
 
-# Keys, as docs/service/studio.md lists them
-
-
 def test_the_keys_of_lists(desk: Desk, thread: str, new_page: NewPage) -> None:
     desk.waiting(f"{thread}-1")
     desk.waiting(f"{thread}-2")
@@ -246,9 +243,6 @@ def test_a_form_is_ready_once_it_is_there(desk: Desk, thread: str, new_page: New
     desk.waiting(thread, "Broken.")
     expect(page.locator(".wait.open form[hx-post]").first).to_be_attached()
     assert page.evaluate("unprepared") == []
-
-
-# Several at once
 
 
 def test_several_are_listed_before_a_decision(desk: Desk, thread: str, new_page: NewPage) -> None:

@@ -41,9 +41,6 @@ def test_a_client_of_langgraph(protocol_url: str, script: str, case: str) -> Non
     run(script, protocol_url, case)
 
 
-# AG-UI's own client, and CopilotKit's
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with chat_service(f"sqlite:///{tmp_path_factory.mktemp('ag_ui')}/desk.db") as made:

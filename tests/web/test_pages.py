@@ -116,9 +116,6 @@ def test_all_pages_need_no_javascript(paths: list[str], address: str, new_page: 
     assert "/studio/threads/" in page.url
 
 
-# The pages of runs
-
-
 def test_runs_are_found_and_an_address_says_how(desk: Desk, thread: str, new_page: NewPage) -> None:
     desk.service.submit("desk", thread=thread, message=f"talk {thread}").result(60)
     desk.waiting(f"{thread}-waits", f"{thread} is broken")

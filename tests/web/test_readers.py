@@ -113,9 +113,6 @@ def test_many_tools_do_not_fill_a_phone(desk: Desk, thread: str, new_page: NewPa
     assert box["height"] < 140
 
 
-# Moments and places
-
-
 def test_a_history_is_read_and_compared(desk: Desk, thread: str, new_page: NewPage) -> None:
     wait = desk.waiting(thread)
     args = {**desk.service.inbox().get(wait).args, "euros": 10.0}

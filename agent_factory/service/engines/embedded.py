@@ -112,8 +112,8 @@ class Taker:
         self._needs_room = needs_room
         if is_contended:
             wait = min(wait, _CONTENDED)
-        # The signal may have been about a job that begins later: the next look finds its time. A
-        # due job that was not taken exceeds the limit of its tenant.
+        # The signal may have been about a job that begins later: the next look finds its time. Of
+        # due jobs, a job without a lock that was not taken exceeds the limit of its tenant.
         return 0.0 if claims else wait
 
     def _give_back_unknown(self) -> None:

@@ -6,13 +6,15 @@ https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStre
 
 from __future__ import annotations
 
+import binascii
 import json
 import re
+import struct
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import ClassVar
 
-from agent_factory.testing.providers import event_stream, preserved_thinking
+from agent_factory.testing.providers import preserved_thinking
 from agent_factory.testing.providers.replies import ProviderReply, cut_json
 from agent_factory.testing.providers.rules import Json, documented
 from agent_factory.testing.providers.server import ProviderRequest, ProviderServer, pieces, token
@@ -74,8 +76,6 @@ class BedrockServer(ProviderServer):
         return request.path.endswith("/converse-stream")
 
     def render(self, answer: ProviderReply, request: Json) -> Json:
-        if answer.ending == "pause":
-            raise ValueError("BedrockServer has no pauses: use `reply`.")
         content: list[Json] = []
         if answer.thinking:
             text = {"text": answer.thinking, "signature": ""}
@@ -87,15 +87,10 @@ class BedrockServer(ProviderServer):
             use = {"toolUseId": id_, "name": call.name, "input": dict(call.args)}
             content.append({"toolUse": use})
         default = "tool_use" if answer.calls else "end_turn"
-        input_tokens, output_tokens = answer.usage
         return {
             "output": {"message": {"role": "assistant", "content": content}},
             "stopReason": _STOP_REASONS.get(answer.ending, default),
-            "usage": {
-                "inputTokens": input_tokens,
-                "outputTokens": output_tokens,
-                "totalTokens": input_tokens + output_tokens,
-            },
+            "usage": answer.usage_by("inputTokens", "outputTokens", "totalTokens"),
             "metrics": {"latencyMs": 1},
         }
 
@@ -107,20 +102,20 @@ class BedrockServer(ProviderServer):
 
     def stream(self, response: Json, request: Json) -> Iterator[bytes]:
         content = response["output"]["message"]["content"]
-        yield event_stream.encode("messageStart", {"role": "assistant"})
+        yield _event("messageStart", {"role": "assistant"})
         for index, block in enumerate(content):
             place = {"contentBlockIndex": index}
             is_cut = response["stopReason"] == "max_tokens" and index == len(content) - 1
             if "toolUse" in block:
                 use = {key: block["toolUse"][key] for key in ("toolUseId", "name")}
                 start = {**place, "start": {"toolUse": use}}
-                yield event_stream.encode("contentBlockStart", start)
+                yield _event("contentBlockStart", start)
             for delta in _deltas(block, is_cut=is_cut):
-                yield event_stream.encode("contentBlockDelta", {**place, "delta": delta})
-            yield event_stream.encode("contentBlockStop", place)
-        yield event_stream.encode("messageStop", {"stopReason": response["stopReason"]})
+                yield _event("contentBlockDelta", {**place, "delta": delta})
+            yield _event("contentBlockStop", place)
+        yield _event("messageStop", {"stopReason": response["stopReason"]})
         end = {key: response[key] for key in ("usage", "metrics")}
-        yield event_stream.encode("metadata", end)
+        yield _event("metadata", end)
 
     def error_body(self, status: int, message: str, code: str = "") -> Json:
         kind = code or _EXCEPTIONS.get(status, "InternalServerException")
@@ -181,10 +176,9 @@ class BedrockServer(ProviderServer):
     @documented(TOOLS)
     def calls_have_results(self, body: Json) -> Iterator[str]:
         """The message after calls has one result of each."""
-        messages = [*body["messages"], {"content": []}]
-        for index, message in enumerate(messages[:-1]):
-            calls = _ids(message, "toolUse")
-            results = _ids(messages[index + 1], "toolResult")
+        pairs = pairwise([*body["messages"], {"content": []}])
+        for index, (message, following) in enumerate(pairs):
+            calls, results = _ids(message, "toolUse"), _ids(following, "toolResult")
             if missing := [id_ for id_ in calls if id_ not in results]:
                 yield (
                     f"Expected toolResult blocks at messages.{index + 1}.content for the following "
@@ -194,10 +188,9 @@ class BedrockServer(ProviderServer):
     @documented(TOOLS)
     def results_have_calls(self, body: Json) -> Iterator[str]:
         """A result is the only one of a call in the message before."""
-        messages = [{"content": []}, *body["messages"]]
-        for index, message in enumerate(messages[1:]):
-            calls = _ids(messages[index], "toolUse")
-            results = _ids(message, "toolResult")
+        pairs = pairwise([{"content": []}, *body["messages"]])
+        for index, (before, message) in enumerate(pairs):
+            calls, results = _ids(before, "toolUse"), _ids(message, "toolResult")
             if set(results) - set(calls) or len(results) != len(set(results)):
                 yield (
                     f"The number of toolResult blocks at messages.{index}.content exceeds the "
@@ -272,3 +265,22 @@ def _deltas(block: Json, is_cut: bool) -> Iterator[Json]:
         for text in pieces(values["text"]):
             yield {"reasoningContent": {"text": text}}
         yield {"reasoningContent": {"signature": values["signature"]}}
+
+
+def _event(event: str, payload: Json) -> bytes:
+    """A message in the event stream encoding of AWS, with headers and checksums.
+
+    https://smithy.io/2.0/aws/amazon-eventstream.html
+    """
+    body = json.dumps(payload).encode()
+    values = {":event-type": event, ":content-type": "application/json", ":message-type": "event"}
+    # A name with its length, the type 7 of a text, and a text with its length.
+    headers = b"".join(
+        bytes([len(name)]) + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
+        for name, value in values.items()
+    )
+    # Two lengths and three checksums or lengths of four bytes: 16 bytes around headers and body.
+    prelude = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
+    prelude += struct.pack(">I", binascii.crc32(prelude))
+    message = prelude + headers + body
+    return message + struct.pack(">I", binascii.crc32(message))

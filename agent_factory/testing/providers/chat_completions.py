@@ -27,8 +27,6 @@ class ChatCompletionsServer(ProviderServer):
     """The finish reason of a refusal."""
 
     def render(self, answer: ProviderReply, request: Json) -> Json:
-        if answer.ending == "pause":
-            raise ValueError(f"{type(self).__name__} has no pauses: use `reply`.")
         reason = {"length": "length", "refusal": self.refusal_reason}.get(answer.ending)
         message = self.message(answer)
         default = "tool_calls" if message.get("tool_calls") else "stop"
@@ -39,7 +37,7 @@ class ChatCompletionsServer(ProviderServer):
             "created": 1764547200,
             "model": request.get("model"),
             "choices": [{**choice, "finish_reason": reason or default}],
-            "usage": self.usage(*answer.usage),
+            "usage": self.usage(answer),
         }
 
     def message(self, answer: ProviderReply) -> Json:
@@ -67,22 +65,18 @@ class ChatCompletionsServer(ProviderServer):
         """A new id of a call."""
         return f"call_{token()}"
 
-    def usage(self, input_tokens: int, output_tokens: int) -> Json:
+    def usage(self, answer: ProviderReply) -> Json:
         """The usage of an answer."""
-        return {
-            "prompt_tokens": input_tokens,
-            "completion_tokens": output_tokens,
-            "total_tokens": input_tokens + output_tokens,
-        }
+        return answer.usage_by("prompt_tokens", "completion_tokens", "total_tokens")
 
     def stream(self, response: Json, request: Json) -> Iterator[bytes]:
         head = {k: v for k, v in response.items() if k not in ("choices", "usage")}
         head["object"] = "chat.completion.chunk"
         (choice,) = response["choices"]
-        deltas = [*self.deltas(choice["message"])]
-        for delta in deltas:
+        for delta in self.deltas(choice["message"]):
             yield sse({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-        end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+        delta = self.last_delta(choice["message"])
+        end = {"index": 0, "delta": delta, "finish_reason": choice["finish_reason"]}
         yield sse({**head, "choices": [end], **self.end_fields(response)})
         if (request.get("stream_options") or {}).get("include_usage"):
             yield sse({**head, "choices": [], "usage": response["usage"]})
@@ -90,6 +84,10 @@ class ChatCompletionsServer(ProviderServer):
 
     def end_fields(self, response: Json) -> Json:
         """Fields of the chunk with the finish reason."""
+        return {}
+
+    def last_delta(self, message: Json) -> Json:
+        """The part of a message in the chunk with the finish reason."""
         return {}
 
     def deltas(self, message: Json) -> Iterator[Json]:

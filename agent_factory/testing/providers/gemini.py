@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import compress, count, pairwise
 from typing import ClassVar
 
 from agent_factory.testing.providers.replies import ProviderReply
@@ -29,8 +29,6 @@ GENERATE = "https://ai.google.dev/api/generate-content"
 CONTENTS = "https://ai.google.dev/api/caching#Content"
 FUNCTIONS = "https://ai.google.dev/gemini-api/docs/function-calling"
 SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
-
-_RESULT = "functionResponse"
 
 _DATA = {
     *("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode"),
@@ -83,8 +81,6 @@ class GeminiServer(ProviderServer):
         return ":streamGenerateContent" in request.path
 
     def render(self, answer: ProviderReply, request: Json) -> Json:
-        if answer.ending == "pause":
-            raise ValueError("GeminiServer has no pauses: use `reply`.")
         parts: list[Json] = []
         if answer.thinking:
             parts.append({"text": answer.thinking, "thought": True})
@@ -97,14 +93,10 @@ class GeminiServer(ProviderServer):
         candidate: Json = {"index": 0, "finishReason": reasons.get(answer.ending, "STOP")}
         if parts:
             candidate["content"] = {"role": "model", "parts": parts}
-        input_tokens, output_tokens = answer.usage
+        names = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
         return {
             "candidates": [candidate],
-            "usageMetadata": {
-                "promptTokenCount": input_tokens,
-                "candidatesTokenCount": output_tokens,
-                "totalTokenCount": input_tokens + output_tokens,
-            },
+            "usageMetadata": answer.usage_by(*names),
             "modelVersion": self._model(),
             "responseId": token(),
         }
@@ -178,9 +170,8 @@ class GeminiServer(ProviderServer):
     @documented(FUNCTIONS)
     def calls_have_results(self, body: Json) -> Iterator[str]:
         """After calls come the results of all of them, with the same names."""
-        contents = [*body["contents"], {"parts": []}]
-        for content, following in pairwise(contents):
-            calls, results = _values(content, "functionCall"), _values(following, _RESULT)
+        for content, following in pairwise([*body["contents"], {"parts": []}]):
+            calls, results = _calls(content), _results(following)
             if calls and len(results) != len(calls):
                 yield (
                     "Please ensure that the number of function response parts is equal to the "
@@ -192,9 +183,8 @@ class GeminiServer(ProviderServer):
     @documented(FUNCTIONS)
     def results_have_calls(self, body: Json) -> Iterator[str]:
         """Results come immediately after calls."""
-        contents = [{"parts": []}, *body["contents"]]
-        for before, content in pairwise(contents):
-            if _values(content, _RESULT) and not _values(before, "functionCall"):
+        for before, content in pairwise([{"parts": []}, *body["contents"]]):
+            if _results(content) and not _calls(before):
                 yield (
                     "Please ensure that function response turn comes immediately after a function "
                     "call turn."
@@ -203,9 +193,8 @@ class GeminiServer(ProviderServer):
     @documented(FUNCTIONS)
     def order_of_calls(self, body: Json) -> Iterator[str]:
         """Calls come immediately after the user or after results."""
-        contents = body["contents"]
-        for before, content in pairwise(contents):
-            if _values(content, "functionCall") and before.get("role") == "model":
+        for before, content in pairwise(body["contents"]):
+            if _calls(content) and before.get("role") == "model":
                 yield (
                     "Please ensure that function call turn comes immediately after a user turn or "
                     "after a function response turn."
@@ -226,10 +215,9 @@ class GeminiServer(ProviderServer):
         if version and int(version[1]) < 3:
             return
         contents = body["contents"]
-        turn = [
-            i for i, c in enumerate(contents) if c.get("role") == "user" and not _values(c, _RESULT)
-        ]
-        for content in contents[max(turn, default=0) :]:
+        texts = [c.get("role") == "user" and not _results(c) for c in contents]
+        start = max(compress(count(), texts), default=0)
+        for content in contents[start:]:
             calls = [part for part in content["parts"] if "functionCall" in part]
             if calls and "thoughtSignature" not in calls[0]:
                 yield (
@@ -239,8 +227,12 @@ class GeminiServer(ProviderServer):
                 )
 
 
-def _values(content: Json, key: str) -> list[Json]:
-    return [part[key] for part in content["parts"] if key in part]
+def _calls(content: Json) -> list[Json]:
+    return [part["functionCall"] for part in content["parts"] if "functionCall" in part]
+
+
+def _results(content: Json) -> list[Json]:
+    return [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
 
 
 def _names(values: list[Json]) -> list[str]:

@@ -19,11 +19,10 @@ from agent_factory.testing.providers.chat_completions import (
 )
 from agent_factory.testing.providers.replies import ProviderReply
 from agent_factory.testing.providers.rules import Json, documented, extra_fields
-from agent_factory.testing.providers.server import pieces, sse
+from agent_factory.testing.providers.server import pieces
 
 CHAT = "https://docs.mistral.ai/api/endpoint/chat"
 FUNCTIONS = "https://docs.mistral.ai/capabilities/function_calling"
-REASONING = "https://docs.mistral.ai/capabilities/reasoning"
 
 _EXTRA = "{place}.{name}: Extra inputs are not permitted"
 _CHUNKS = {
@@ -85,27 +84,19 @@ class MistralServer(ChatCompletionsServer):
     def call_id(self) -> str:
         return uuid4().hex[:9]
 
-    def stream(self, response: Json, request: Json) -> Iterator[bytes]:
-        head = {k: v for k, v in response.items() if k not in ("choices", "usage")}
-        head["object"] = "chat.completion.chunk"
-        (choice,) = response["choices"]
-        for delta in self.deltas(choice["message"]):
-            yield sse({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-        # Calls come whole, with the finish reason and the usage.
-        calls = choice["message"].get("tool_calls") or []
-        calls = [{**call, "index": index} for index, call in enumerate(calls)]
-        delta = {"content": "", **({"tool_calls": calls} if calls else {})}
-        end = {"index": 0, "delta": delta, "finish_reason": choice["finish_reason"]}
-        yield sse({**head, "choices": [end], "usage": response["usage"]})
-        yield sse("[DONE]")
+    def last_delta(self, message: Json) -> Json:
+        # Calls come whole.
+        calls = [{**call, "index": i} for i, call in enumerate(message.get("tool_calls") or ())]
+        return {"content": "", **({"tool_calls": calls} if calls else {})}
+
+    def end_fields(self, response: Json) -> Json:
+        return {"usage": response["usage"]}
 
     def deltas(self, message: Json) -> Iterator[Json]:
         yield {"role": "assistant", "content": ""}
         content = message["content"]
-        chunks: list[Json] = content
-        if isinstance(content, str):
-            chunks = [{"type": "text", "text": content}]
-        for chunk in chunks:
+        is_text = isinstance(content, str)
+        for chunk in [{"type": "text", "text": content}] if is_text else content:
             if chunk["type"] == "text":
                 yield from ({"content": text} for text in pieces(chunk["text"]))
             elif chunk["type"] == "thinking":

@@ -18,9 +18,7 @@ from agent_factory.testing.providers.server import ProviderRequest, ProviderServ
 CHAT = "https://docs.ollama.com/api/chat"
 TOOLS = "https://docs.ollama.com/capabilities/tool-calling"
 
-_FIELDS = {
-    *("role", "content", "thinking", "images", "tool_calls", "tool_name", "tool_call_id"),
-}
+_FIELDS = {*("role", "content", "thinking", "images", "tool_calls", "tool_name", "tool_call_id")}
 
 
 class OllamaServer(ProviderServer):
@@ -55,8 +53,6 @@ class OllamaServer(ProviderServer):
         return bool(request.body.get("stream", True))
 
     def render(self, answer: ProviderReply, request: Json) -> Json:
-        if answer.ending == "pause":
-            raise ValueError("OllamaServer has no pauses: use `reply`.")
         message: Json = {"role": "assistant", "content": answer.text}
         if answer.thinking:
             message["thinking"] = answer.thinking
@@ -105,10 +101,9 @@ class OllamaServer(ProviderServer):
     @documented(CHAT)
     def messages(self, body: Json) -> Iterator[str]:
         """Messages have documented roles and fields, and a text as content."""
+        error = "unknown {place}.{name}"
         for index, message in enumerate(body["messages"]):
-            yield from extra_fields(
-                message, _FIELDS, f"messages[{index}]", "unknown {place}.{name}"
-            )
+            yield from extra_fields(message, _FIELDS, f"messages[{index}]", error)
             if message["role"] not in ("system", "user", "assistant", "tool"):
                 yield f"messages[{index}]: unknown role {message['role']}"
             if not isinstance(message.get("content", ""), str):
@@ -121,9 +116,8 @@ class OllamaServer(ProviderServer):
     def names_of_results(self, body: Json) -> Iterator[str]:
         """A result names its tool or its call."""
         for index, message in enumerate(body["messages"]):
-            if message["role"] == "tool" and not (
-                message.get("tool_name") or message.get("tool_call_id")
-            ):
+            is_named = message.get("tool_name") or message.get("tool_call_id")
+            if message["role"] == "tool" and not is_named:
                 yield f"messages[{index}]: a message of a tool needs tool_name"
 
     @documented(TOOLS)

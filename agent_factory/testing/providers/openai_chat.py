@@ -17,6 +17,7 @@ from agent_factory.testing.providers.chat_completions import (
     calls_without_results,
     results_without_calls,
 )
+from agent_factory.testing.providers.replies import ProviderReply
 from agent_factory.testing.providers.rules import Json, documented, extra_fields
 
 _DOCS = "https://platform.openai.com/docs"
@@ -65,9 +66,9 @@ class OpenAIChatServer(ChatCompletionsServer):
     user_parts: ClassVar[set[str]] = {"text", "image_url", "input_audio", "file"}
     assistant_parts: ClassVar[set[str]] = {"text", "refusal"}
 
-    def usage(self, input_tokens: int, output_tokens: int) -> Json:
+    def usage(self, answer: ProviderReply) -> Json:
         return {
-            **super().usage(input_tokens, output_tokens),
+            **super().usage(answer),
             "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
         }

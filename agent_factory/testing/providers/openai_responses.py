@@ -25,6 +25,7 @@ FUNCTIONS = f"{_DOCS}/guides/function-calling"
 REASONING = f"{_DOCS}/guides/reasoning"
 STATE = f"{_DOCS}/guides/conversation-state"
 
+_EXTRA = "Unknown parameter: '{place}.{name}'."
 _FIELDS = {
     "message": "role content id status phase",
     "reasoning": "id summary encrypted_content content status",
@@ -50,12 +51,7 @@ _FIELDS = {
 }
 _OUTPUTS = {"function_call_output": "function_call", "custom_tool_call_output": "custom_tool_call"}
 _TEXTS = {"function_call": "arguments", "custom_tool_call": "input"}
-_PREFIXES = {
-    "message": "msg",
-    "reasoning": "rs",
-    "function_call": "fc",
-    "custom_tool_call": "ctc",
-}
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _BOUND = re.compile(r"[a-z]+_([0-9a-f]{16})x\d+")
 """Id of an item that needs the reasoning before it. The id of the reasoning has the same token."""
 
@@ -95,10 +91,7 @@ class OpenAIResponsesServer(ProviderServer):
         super().__init__(replies, strict=strict)
 
     def render(self, answer: ProviderReply, request: Json) -> Json:
-        if answer.ending == "pause":
-            raise ValueError("OpenAIResponsesServer has no pauses: use `reply`.")
         is_cut = answer.ending == "length"
-        input_tokens, output_tokens = answer.usage
         return {
             "id": f"resp_{token()}",
             "object": "response",
@@ -108,11 +101,9 @@ class OpenAIResponsesServer(ProviderServer):
             "model": request.get("model"),
             "output": [*_output(answer)],
             "usage": {
-                "input_tokens": input_tokens,
+                **answer.usage_by("input_tokens", "output_tokens", "total_tokens"),
                 "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": output_tokens,
                 "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": input_tokens + output_tokens,
             },
             **{"error": None, "instructions": None, "metadata": {}, "parallel_tool_calls": True},
             **{"tool_choice": "auto", "tools": [], "temperature": 1, "top_p": 1},
@@ -181,9 +172,7 @@ class OpenAIResponsesServer(ProviderServer):
                 yield f"Invalid value: '{kind}'. - 'input[{index}]'"
                 continue
             fields = {"type", *_FIELDS[kind].split()}
-            yield from extra_fields(
-                item, fields, f"input[{index}]", "Unknown parameter: '{place}.{name}'."
-            )
+            yield from extra_fields(item, fields, f"input[{index}]", _EXTRA)
 
     @documented(RESPONSES)
     def content(self, body: Json) -> Iterator[str]:
@@ -203,8 +192,7 @@ class OpenAIResponsesServer(ProviderServer):
                     yield f"Invalid value: '{part.get('type')}'. - 'input[{index}].content'"
                 elif part["type"] == "output_text":
                     fields = {"type", "text", "annotations", "logprobs"}
-                    error = "Unknown parameter: '{place}.{name}'."
-                    yield from extra_fields(part, fields, f"input[{index}].content", error)
+                    yield from extra_fields(part, fields, f"input[{index}].content", _EXTRA)
 
     @documented(RESPONSES)
     def item_ids(self, body: Json) -> Iterator[str]:
@@ -360,8 +348,8 @@ def _parts(item: Json) -> Iterator[tuple[str, Json]]:
     if kind == "message":
         for index, part in enumerate(item["content"]):
             place = {"content_index": index}
-            name = "refusal" if part["type"] == "refusal" else "output_text"
-            key = "refusal" if part["type"] == "refusal" else "text"
+            name = part["type"]
+            key = "refusal" if name == "refusal" else "text"
             extra: Json = {} if key == "refusal" else {"logprobs": []}
             start = {**part, key: "", **({} if key == "refusal" else {"annotations": []})}
             yield "content_part.added", {**place, "part": start}

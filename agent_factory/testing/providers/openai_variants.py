@@ -135,4 +135,4 @@ class XAIServer(OpenAIChatServer):
 
     def error_body(self, status: int, message: str, code: str = "") -> Json:
         names = {400: "Client specified an invalid argument", 404: "Some resource was not found"}
-        return {"code": code or names.get(status, "The service is unavailable"), "error": message}
+        return {"code": names.get(status, code or "The service is unavailable"), "error": message}

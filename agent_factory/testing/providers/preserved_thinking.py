@@ -19,7 +19,8 @@ from agent_factory.testing.providers.server import digest
 BETA = "thinking-binding-controls-2026-08-01"
 """The value of the header `anthropic-beta` for `prefix_mismatch_behavior`."""
 
-_KEYS = {"thinking": "signature", "redacted_thinking": "data"}
+KEYS = {"thinking": "signature", "redacted_thinking": "data"}
+"""The field with the signature, by the type of a thought."""
 
 
 def sign(content: Sequence[Json], request: Json) -> None:
@@ -27,7 +28,7 @@ def sign(content: Sequence[Json], request: Json) -> None:
     messages = request.get("messages") or []
     previous = [digest(signature) for _, _, signature in _signatures(messages)][-1:]
     for position, block in enumerate(content):
-        if (key := _KEYS.get(block.get("type", ""))) and not block.get(key):
+        if (key := KEYS.get(block.get("type", ""))) and not block.get(key):
             prefix = _prefix(request, [*messages, _assistant(content[:position])])
             values = {"thought": thought(block), **prefix, "previous": (previous or [""])[-1]}
             block[key] = base64.b64encode(json.dumps(values).encode()).decode()
@@ -71,7 +72,7 @@ def _signatures(messages: Sequence[Json]) -> Iterator[tuple[int, int, str]]:
     for index, message in enumerate(messages):
         if isinstance(message["content"], list):
             for position, block in enumerate(message["content"]):
-                if key := _KEYS.get(block.get("type", "")):
+                if key := KEYS.get(block.get("type", "")):
                     yield index, position, block.get(key, "")
 
 
@@ -95,7 +96,7 @@ def _content(content: object) -> list[object]:
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     blocks = content if isinstance(content, list) else []
-    return [_plain(block) for block in blocks if block.get("type") not in _KEYS]
+    return [_plain(block) for block in blocks if block.get("type") not in KEYS]
 
 
 def _plain(value: object) -> object:

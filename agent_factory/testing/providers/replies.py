@@ -46,6 +46,10 @@ class ProviderReply:
     ending: Ending = "stop"
     usage: tuple[int, int] = (1120, 20)
 
+    def usage_by(self, *names: str) -> dict[str, int]:
+        """Input, output and all tokens by the names of a provider."""
+        return dict(zip(names, (*self.usage, sum(self.usage)), strict=True))
+
 
 @dataclass(frozen=True)
 class ProviderError:
@@ -86,7 +90,7 @@ def _call(call: Mapping[str, object]) -> Call:
         raise ValueError(
             f"Expected a call as {{'name': 'look_up', 'args': {{...}}}}, got {dict(call)!r}."
         )
-    return Call(name, args, None if id_ is None else str(id_))
+    return Call(name, json.loads(json.dumps(dict(args))), None if id_ is None else str(id_))
 
 
 def cut(

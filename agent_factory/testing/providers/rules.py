@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,7 +11,8 @@ Json = dict[str, Any]
 
 Check = TypeVar("Check", bound=Callable[..., Iterator[str]])
 
-_RULE = "documented_rule"
+RULE = "documented_rule"
+"""The attribute of a method with its rule."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +64,10 @@ def documented(source: str, *, refused: bool = True) -> Callable[[Check], Check]
 
     def mark(check: Check) -> Check:
         text = (check.__doc__ or "").partition("\n")[0]
-        setattr(check, _RULE, Rule(check.__name__, text, source, refused))
+        setattr(check, RULE, Rule(check.__name__, text, source, refused))
         return check
 
     return mark
-
-
-def rules_of(server: type) -> Mapping[str, Rule]:
-    """The rules of a class of servers by their names, those of base classes first."""
-    rules: dict[str, Rule] = {}
-    for cls in reversed(server.__mro__):
-        for name, value in vars(cls).items():
-            if rule := getattr(value, _RULE, None):
-                rules[name] = rule
-    return rules
 
 
 def extra_fields(value: Json, fields: set[str], place: str, error: str) -> Iterator[str]:

@@ -12,13 +12,8 @@ from threading import Lock, Thread
 from typing import ClassVar, Self
 from uuid import uuid4
 
-from agent_factory.testing.providers.replies import (
-    ErrorKind,
-    ProviderError,
-    ProviderReply,
-    Step,
-)
-from agent_factory.testing.providers.rules import Fault, Json, Rule, rules_of
+from agent_factory.testing.providers.replies import ErrorKind, ProviderError, ProviderReply, Step
+from agent_factory.testing.providers.rules import RULE, Fault, Json, Rule
 
 
 @dataclass(frozen=True)
@@ -70,6 +65,9 @@ class ProviderServer:
     """The paths of requests for an answer of the model."""
 
     stream_type: ClassVar[str] = "text/event-stream"
+    has_pauses: ClassVar[bool] = False
+    """The provider pauses turns: the replies of `pause`."""
+
     errors: ClassVar[Mapping[ErrorKind, tuple[int, str, str]]] = {}
     """Status, message and code of each error that the provider documents."""
 
@@ -78,7 +76,8 @@ class ProviderServer:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.rules = rules_of(cls)
+        own = {name: getattr(value, RULE, None) for name, value in vars(cls).items()}
+        cls.rules = {**cls.rules, **{name: rule for name, rule in own.items() if rule}}
 
     def __init__(self, replies: Iterable[Step] = (), *, strict: bool = True) -> None:
         self.replies: list[Step] = []
@@ -100,8 +99,8 @@ class ProviderServer:
             ValueError: The provider has no such reply.
         """
         for step in replies:
-            if isinstance(step, ProviderReply):
-                self.render(step, {})
+            if isinstance(step, ProviderReply) and step.ending == "pause" and not self.has_pauses:
+                raise ValueError(f"{type(self).__name__} has no pauses: use `reply`.")
         self.replies.extend(replies)
         self._length += len(replies)
 
@@ -113,7 +112,8 @@ class ProviderServer:
         return f"http://127.0.0.1:{self._http.server_port}{self.base_path}"
 
     def __enter__(self) -> Self:
-        self._http = _HttpServer(self)
+        handler = type("Handler", (_Handler,), {"provider": self})
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         # The loop looks for the end of the server in these intervals, so a test waits as long.
         Thread(target=self._http.serve_forever, args=(0.005,), daemon=True).start()
         return self
@@ -131,7 +131,7 @@ class ProviderServer:
 
         Args:
             answer: The reply.
-            request: The body of the request; `{}` for a look at a form.
+            request: The body of the request.
         """
         raise NotImplementedError
 
@@ -198,41 +198,30 @@ class ProviderServer:
         return _whole(200, response)
 
     def _fail(self, step: ProviderError, request: Json) -> _Response:
-        status, message, code = 0, "The request failed.", ""
         if isinstance(step.kind, int):
-            status = step.kind
+            status, message, code = step.kind, "The request failed.", ""
         else:
             status, message, code = self.errors[step.kind]
             message = message.replace("{model}", str(request.get("model")))
         body = step.body or self.error_body(status, message, code)
         headers = {} if step.retry_after is None else {"retry-after": f"{step.retry_after:g}"}
-        return _whole(status, body, headers)
-
-
-class _HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, provider: ProviderServer) -> None:
-        self.provider = provider
-        super().__init__(("127.0.0.1", 0), _Handler)
+        return _whole(status, body, **headers)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _HttpServer
+    provider: ProviderServer
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        provider = self.server.provider
         try:
-            request = ProviderRequest(self.path, headers, json.loads(raw))
+            body = json.loads(raw)
         except ValueError:
-            self._send(_whole(400, provider.error_body(400, "The body is not valid JSON.")))
+            error = self.provider.error_body(400, "The body is not valid JSON.")
+            response = _whole(400, error)
         else:
-            self._send(provider.receive(request))
-
-    def _send(self, response: _Response) -> None:
+            response = self.provider.receive(ProviderRequest(self.path, headers, body))
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
         self.send_header("Content-Length", str(len(response.body)))
@@ -247,10 +236,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Write nothing to stderr."""
 
 
-def _whole(
-    status: int, body: Mapping[str, object], headers: Mapping[str, str] | None = None
-) -> _Response:
-    return _Response(status, "application/json", json.dumps(body).encode(), headers or {})
+def _whole(status: int, body: Mapping[str, object], **headers: str) -> _Response:
+    return _Response(status, "application/json", json.dumps(body).encode(), headers)
 
 
 def sse(data: Json | str, event: str = "") -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
@@ -28,11 +27,6 @@ WAIT = 60.0
 @pytest.fixture
 def engine() -> OwnEngine:
     return OwnEngine()
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "journal")
 
 
 @pytest.fixture

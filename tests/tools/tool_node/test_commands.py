@@ -105,9 +105,6 @@ def test_c60_c62_a_command_to_this_graph_answers_its_call(
     assert "Expected to have a matching ToolMessage" in message.text
 
 
-# Handing over to the parent graph
-
-
 def to(node: str, **update: Any) -> Command[Any]:
     return Command(graph=Command.PARENT, goto=[Send(node, {"from": node})], update=update or None)
 
@@ -181,9 +178,6 @@ def test_c63_c65_handoffs_reach_the_parent_with_their_updates_here(call: Any, as
     calls = ask(*((f"to_{name}", {}) for name in names))
     result = call(agent, {"messages": calls, "log": []})
     assert sorted(result["log"]) == ["billing", "delivery", "to billing", "to delivery"]
-
-
-# Several things at once
 
 
 def test_c64_a_tool_may_give_several_things_with_one_answer(kind: Any, run: Any, ask: Any) -> None:

@@ -23,19 +23,12 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from packaging.version import Version
 
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    InjectedState,
-    ToolNode,
-    ToolRuntime,
-    create_agent,
-    plan_agent,
-)
+from agent_factory import AgentMiddleware, AgentState, create_agent, plan_agent
 from agent_factory.errors import ArgumentError, PathNotSupported, SpecErrors
+from agent_factory.prebuilt import InjectedState, ToolNode, ToolRuntime
 from agent_factory.testing import ScriptedChatModel
 from error_handlers import values
-from samples import add, fail, timed, two_stores, user
+from samples import THREAD, add, fail, timed, two_stores, user
 from tables import each
 
 
@@ -135,10 +128,9 @@ def test_c20_an_unhandled_error_loses_the_results_of_that_run(
 ) -> None:
     graph = StateGraph(MessagesState).add_node("tools", kind([fail, add])).add_edge(START, "tools")
     agent: Any = graph.compile(checkpointer=InMemorySaver())
-    thread = {"configurable": {"thread_id": "1"}}
     with pytest.raises(ValueError, match="broken"):
-        call(agent, {"messages": ask(("add", {"a": 1, "b": 2}), ("fail", {}))}, thread)
-    state = agent.get_state(thread)
+        call(agent, {"messages": ask(("add", {"a": 1, "b": 2}), ("fail", {}))}, THREAD)
+    state = agent.get_state(THREAD)
     assert [m.type for m in state.values["messages"]] == ["ai"]
     assert state.next == ("tools",)
 
@@ -372,9 +364,6 @@ def test_c69_an_interrupt_passes(kind: Any, run: Any, ask: Any) -> None:
 
     with pytest.raises(GraphInterrupt):
         run(wrapped(kind, wait, handle_tool_errors=True), ask(SUM))
-
-
-# Sync and async
 
 
 async def shout(request: Any, execute: Any) -> Any:

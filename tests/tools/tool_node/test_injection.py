@@ -328,9 +328,6 @@ def test_c39_a_tool_that_takes_no_state_costs_nothing(
     assert report["messages"][0].text == "1"
 
 
-# The runtime
-
-
 def holding(seen: list[Any]) -> Any:
     @tool
     def hold(n: int, mine: ToolRuntime[Any, Any]) -> str:

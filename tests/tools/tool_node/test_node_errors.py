@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
 from error_handlers import FAILURES, HandlerObject, fail, later, number, two, values, values_or_keys
-from samples import add
+from samples import THREAD, add
 from tables import each
 
 
@@ -97,9 +97,6 @@ def test_c45_an_unknown_name_is_always_reported(kind: Any, run: Any, ask: Any) -
     assert sum_.text == "3"
 
 
-# Interrupts are not errors
-
-
 @each("bubble", [GraphBubbleUp, GraphInterrupt, partial(ParentCommand, Command())])
 @each("handle", [True, Exception, lambda error: "no"])
 def test_c48_control_flow_passes_whatever_is_handled(
@@ -148,13 +145,9 @@ def test_c48_an_interrupt_waits_at_any_depth(kind: Any, call: Any, ask: Any, dep
     agent: Any = as_a_graph(kind, given, ask, handle_tool_errors=True).compile(
         checkpointer=InMemorySaver()
     )
-    thread = {"configurable": {"thread_id": "1"}}
-    waiting = call(agent, {"messages": ask((name, {}))}, thread)
+    waiting = call(agent, {"messages": ask((name, {}))}, THREAD)
     assert [i.value for i in waiting["__interrupt__"]] == ["May I?"]
-    assert call(agent, Command(resume="yes"), thread)["messages"][-1].text == "said yes"
-
-
-# Whose mistake it was
+    assert call(agent, Command(resume="yes"), THREAD)["messages"][-1].text == "said yes"
 
 
 class Order(BaseModel):

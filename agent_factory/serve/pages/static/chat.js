@@ -206,11 +206,15 @@
   developer?.addEventListener("change", sayStops);
   document.body.addEventListener("written", () => {
     for (const box of boxes()) box.checked = false;
+    developer?.querySelector(".note")?.remove();
     sayStops();
   });
+  let note = null;  // of the last edit: the refresh after the edit knows nothing of it
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const { target, requestConfig } = event.detail;
-    if (target !== developer || requestConfig.verb !== "get") return;
+    if (target !== developer) return;
+    note = requestConfig.verb === "get" ? developer.querySelector(".note") : null;
+    if (requestConfig.verb !== "get") return;
     const isEdited = [...developer.querySelectorAll("[data-before]")]
       .some((field) => field.value !== field.dataset.before);
     if (isEdited || boxes().length || developer.contains(document.activeElement)) {
@@ -218,7 +222,10 @@
     }
   });
   document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
-    if (detail.target === developer) sayStops();
+    if (detail.target !== developer) return;
+    note?.removeAttribute("role");  // a screen reader has read it
+    if (note) developer.prepend(note);
+    sayStops();
   });
 
   document.addEventListener("toggle", ({ target }) => {
