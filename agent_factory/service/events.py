@@ -109,7 +109,8 @@ class EventLog:
                 self._write(connection, {job: [*parts, *end]}, {"ends": [run]})
         except BaseException:
             with self._lock:
-                self._waiting[job] = [*parts, *self._waiting.get(job, [])]
+                if parts:  # else the next flush would write a row without parts
+                    self._waiting[job] = [*parts, *self._waiting.get(job, [])]
             raise
 
     def flush(self) -> None:

@@ -328,8 +328,8 @@ class Run:
                 if (number, position) > (row, part):
                     after = f"{job}:{number}:{position}"
                     yield {**event, "id": after}
-            if parts[-1]["type"] == "end":
-                return
+                if event["type"] == "end":
+                    return
         run = self._look()
         if run.status == "cancelled":
             raise RunCancelled(f"run {self.id!r}", "was cancelled.")

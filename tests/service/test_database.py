@@ -21,9 +21,11 @@ from agent_factory.service import database as module
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database, SharedTransactions, attempts, driver_connection
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
+from agent_factory.service.events import EventLog
 from agent_factory.service.leases import Fence, Lease, take_lease
+from agent_factory.service.pace import Pace
 from agent_factory.service.signals import Moment, Signals
-from agent_factory.service.tables import threads
+from agent_factory.service.tables import events, threads
 from service.desk import Journal, make_desk
 from service.paces import NEVER, paced
 from service.stored import insert_thread
@@ -64,14 +66,11 @@ class Writers:
 
     def follow(self, *blocks: Callable[[], object]) -> list[Future[object]]:
         """Begin blocks that wait for their turn, from within a block that has it."""
-        started = []
-        for number, block in enumerate(blocks, start=1):
+        started: list[Future[object]] = []
+        for block in blocks:
             started.append(self.pool.submit(block))
-            until(partial(self.waits, number))
+            until(lambda: self.turns.waiting == len(started))
         return started
-
-    def waits(self, number: int) -> bool:
-        return self.turns.waiting == number
 
 
 @pytest.fixture
@@ -183,20 +182,15 @@ def test_processes_that_begin_at_once_create_the_tables_together(url: str) -> No
     together = Barrier(6)
 
     def begin(_: int) -> set[str]:
-        database = Database(url)
-        together.wait(60)
-        try:
+        with closing(Database(url)) as database:
+            together.wait(60)
             return stored(database)
-        finally:
-            database.close()
 
     with ThreadPoolExecutor(6) as pool:
         assert [*pool.map(begin, range(6))] == [set()] * 6
 
 
-def test_a_new_sqlite_file_is_waited_for_while_another_process_writes_to_it(
-    sqlite_url: str,
-) -> None:
+def test_a_new_sqlite_file_is_waited_for_while_another_process_writes(sqlite_url: str) -> None:
     """SQLite refuses to change the journal of a file at once, and does not wait for its timeout."""
 
     def begin() -> set[str]:
@@ -342,9 +336,8 @@ def test_a_notification_is_about_the_run_that_it_names(postgres_url: str) -> Non
     # Notifications come in order, so that of "one" has come as well.
     assert signals.wait(last, WAIT)
     assert signals._count(mine.place) == mine.count + 1, "not again by its own notification"
-    signals.close()
-    other.close()
-    database.close()
+    for part in (signals, other, database):
+        part.close()
 
 
 def test_a_commit_of_another_process_among_own_ones_is_reported(sqlite_url: str) -> None:
@@ -360,9 +353,16 @@ def test_a_commit_of_another_process_among_own_ones_is_reported(sqlite_url: str)
         if signals.wait(begin, AT_ONCE):
             break
     assert signals.wait(begin, 0)
-    signals.close()
-    mine.close()
-    other.close()
+    for part in (signals, mine, other):
+        part.close()
+
+
+def test_a_job_whose_end_fails_gets_no_row_without_parts(database: Database) -> None:
+    log = EventLog(database, Signals(database), Pace())
+    with suppress(LeaseLost), log.ending("t/1", "run", {}):
+        raise LeaseLost("its run was deleted")
+    log.flush()
+    assert database.values(select(events.c.data)) == []
 
 
 @paced(wake=NEVER)
