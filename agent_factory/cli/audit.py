@@ -9,6 +9,7 @@ import typer
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Cells
+from agent_factory.cli.error_reports import EXIT_FOUND
 from agent_factory.cli.service import Target, Tenant, load_service
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def audit(
         except AuditTampered as error:
             wrong = {"head": None, "wrong_entry": error.number, "error": str(error)}
             console.report(wrong, str(error), json=json)
-            raise typer.Exit(1) from error
+            raise typer.Exit(EXIT_FOUND) from error
         intact = {"head": newest, "wrong_entry": None, "error": None}
         console.report(intact, f"The audit is intact. Its head is {newest}", json=json)
         return

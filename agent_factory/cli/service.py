@@ -24,7 +24,7 @@ from rich.progress import SpinnerColumn, TimeElapsedColumn
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Cells
-from agent_factory.cli.error_reports import CommandError
+from agent_factory.cli.error_reports import EXIT_FOUND, CommandError
 from agent_factory.cli.loading import result_of, root_and_name
 
 if TYPE_CHECKING:
@@ -304,9 +304,8 @@ def drain(
 ) -> None:
     """Let workers end after their runs, and wait for the end: before an update."""
     loaded_service = load_service(service)
-    workers = set(loaded_service.drain(worker))
+    workers = left = set(loaded_service.drain(worker))
     end = time.monotonic() + seconds
-    left = set(workers)
     columns = (SpinnerColumn(), "{task.description}", TimeElapsedColumn())
     with console.progress_bar(*columns) as bar:
         task = bar.add_task("")
@@ -321,7 +320,7 @@ def drain(
     data = {"drained": sorted(gone), "left": sorted(left)}
     console.report(data, "\n".join(lines), json=json)
     if left:
-        raise typer.Exit(1)
+        raise typer.Exit(EXIT_FOUND)
 
 
 def reindex(service: Target, json: AsJson = False) -> None:
