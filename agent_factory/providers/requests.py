@@ -181,13 +181,8 @@ def _texts_and_blocks(message: AnyMessage) -> list[Any]:
     """
     blocks = [message.content] if isinstance(message.content, str) else message.content
     content = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
-    return [
-        block
-        for block in content
-        if block.get("type") != "text"
-        or block.get("extras")
-        or str(block.get("text") or "").strip()
-    ]
+    parts = [str(b.get("text") or "").strip() or b.get("extras") for b in content]
+    return [b for b, part in zip(content, parts, strict=True) if part or b.get("type") != "text"]
 
 
 def with_joined_answers(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
@@ -381,13 +376,15 @@ def with_results_of_text(message: AnyMessage) -> AnyMessage:
 def with_results_of_chat(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
     """Return messages in which results of calls of OpenAI's Chat Completions are texts.
 
-    Its tool messages are texts (platform.openai.com/docs/api-reference/chat). The Responses API,
-    whose answers have no `finish_reason`, takes pictures. The last answer of OpenAI tells the API;
-    before its first, texts are valid in both.
+    Its tool messages are texts (platform.openai.com/docs/api-reference/chat). The Responses API
+    takes pictures; its answers have no `finish_reason`, and it alone has custom tools. The last
+    answer of OpenAI tells the API; before its first, texts are valid in both.
     """
-    metadata = (message.response_metadata for message in reversed(messages))
-    last = next((m for m in metadata if m.get("model_provider") in _OPENAI_MAKERS), None)
-    return messages if last and "finish_reason" not in last else with_results_of_text(messages)
+    for message in reversed(messages):
+        kinds, metadata = [b.get("type") for b in _blocks_of(message)], message.response_metadata
+        if metadata.get("model_provider") in _OPENAI_MAKERS or "custom_tool_call" in kinds:
+            return with_results_of_text(messages) if "finish_reason" in metadata else messages
+    return with_results_of_text(messages)
 
 
 @_for_each

@@ -21,6 +21,7 @@ from agent_factory import AgentMiddleware, agent_tool, create_agent, topology_of
 from agent_factory.errors import PathNotSupported, SpecError
 from agent_factory.middleware import BackgroundMiddleware
 from agent_factory.serve import create_app
+from agent_factory.serve.ag_ui.messages import is_empty
 from agent_factory.service import Service
 from agent_factory.service.tables import background_jobs, threads
 from agent_factory.testing import ScriptedChatModel
@@ -249,9 +250,10 @@ async def served(scene: Scene, protocol: str = "") -> None:
             if protocol:
                 answer = PROTOCOLS[protocol](client, "1", str(message.id), message.text)
                 if service.threads.get("1").status == "idle" and not scene.world.late:
-                    last = service.threads.state("1").values["messages"][-1].text
-                    if last or protocol != "ag_ui":  # its snapshots leave empty answers out
-                        scene.record.answers.append((answer or "", last))
+                    stored = service.threads.state("1").values["messages"]
+                    # Snapshots of AG-UI leave empty answers out.
+                    shown = [m for m in stored if protocol != "ag_ui" or not is_empty(m)]
+                    scene.record.answers.append((answer or "", shown[-1].text))
             else:
                 keys: Any = {k: v for k, v in scene.keys.items() if k != "thread_id"}
                 config: Any = {"configurable": keys}

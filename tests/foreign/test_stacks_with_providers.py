@@ -16,6 +16,7 @@ from agent_factory import create_agent, dynamic_prompt
 from agent_factory import middleware as m
 from agent_factory.testing.providers import ProviderReply, error, reply
 from foreign.provider_models import BROKEN, KINDS, rule_names
+from samples import THREAD
 
 
 class Helper(FakeListChatModel):
@@ -100,7 +101,6 @@ STACKS: dict[str, Callable[[], Any]] = {
 """Stacks of built-ins, set up so that they act soon."""
 
 ASK: Any = {"messages": [{"role": "user", "content": "What time is it?"}]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 DECISIONS = {
     "review_edit": {"type": "edit", "edited_action": {"name": "find", "args": {"query": "tea"}}},
     "review_reject": {"type": "reject", "message": "Not now."},

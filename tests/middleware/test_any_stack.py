@@ -406,22 +406,21 @@ HERE = [name for name in KINDS if name != "ShellToolMiddleware" or os.name == "p
 """The built-ins that work on this system."""
 
 
-LAWFUL: list[tuple[str, Callable[[], Member], dict[str, Any]]] = [
-    *((name, make, {}) for name, make in BUILT_INS.items()),
-    ("caching of OpenAI", lambda: mw.PromptCachingMiddleware(openai_cache_key=True), {}),
-    (
-        "effects that are asked about",
-        lambda: mw.OnceMiddleware({}, default="ask", store=mw.InMemoryEffects()),
-        {},
+LAWFUL: dict[str, Callable[[], Member]] = {
+    **BUILT_INS,
+    "labels that are asked about": mw.FlowGuardMiddleware,
+    "labels with a policy": lambda: mw.FlowGuardMiddleware(
+        mw.ToolPolicy(mw.Rule("search", "deny", when={"seen": "untrusted"})), action="deny"
     ),
-    (
-        "results in the store",
-        lambda: mw.ToolResultOffloadMiddleware(place="store", threshold=3),
-        # The agent of this law has no store.
-        {"store": InMemoryStore(), "without": ["leaves_agents_alone"]},
+    "caching of OpenAI": lambda: mw.PromptCachingMiddleware(
+        provider="openai", openai_cache_key=True
     ),
-]
-"""Each built-in, other settings, and arguments of `check_middleware`."""
+    "effects that are asked about": lambda: mw.OnceMiddleware(
+        {}, default="ask", store=mw.InMemoryEffects()
+    ),
+    "results in the store": lambda: mw.ToolResultOffloadMiddleware(place="store", threshold=3),
+}
+"""Each built-in, and other settings."""
 
 SAME = ["sync_equals_async", "idempotent"]
 WITHOUT = {
@@ -430,15 +429,21 @@ WITHOUT = {
     "guard": SAME[:1],  # an id is recorded, which is new in each run
     "guard_result": SAME[:1],
     "router": ["leaves_agents_alone"],  # another model answers
+    "results in the store": ["leaves_agents_alone"],  # its agent has no store
 }
 """Laws that a built-in does not keep."""
 
 
+MANY = pytest.param(20, marks=[pytest.mark.night, pytest.mark.timeout(600)])
+
+
 @pytest.mark.long
-@each("name, make, options", LAWFUL)
-def test_each_built_in_keeps_the_laws_of_middleware(name: str, make: Any, options: Any) -> None:
-    laws = {"without": WITHOUT.get(name, ()), **options}
-    check_middleware(make, config=THREAD, **laws)
+@pytest.mark.parametrize("examples", [5, MANY])
+@each("name", LAWFUL)
+def test_each_built_in_keeps_the_laws_of_middleware(name: str, examples: int) -> None:
+    store = InMemoryStore() if name == "results in the store" else None
+    laws: Any = {"without": WITHOUT.get(name, ()), "max_examples": examples, "store": store}
+    check_middleware(LAWFUL[name], config=THREAD, **laws)
 
 
 NOT_SETTINGS: dict[str, set[str]] = {

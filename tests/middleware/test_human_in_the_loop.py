@@ -409,6 +409,7 @@ def test_per_call_decisions_may_come_one_by_one_and_other_calls_run_meanwhile(go
     [
         ({"decisions": [APPROVE, APPROVE]}, "expected 1 decisions, one about each of send"),
         (REJECT, r"send: 'reject' is not allowed here\. Allowed: approve, edit\."),
+        ("approve", r'send: .* got str \(\'approve\'\)\. Did you mean \{"type": "approve"\}\?'),
     ],
 )
 def test_per_call_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(

@@ -51,13 +51,6 @@ def show(text: str) -> str:
 fail = tool(return_direct=True)(samples.fail)
 
 
-@tool
-def ask() -> str:
-    """Ask a person."""
-    ran.append("ask")
-    return str(interrupt("May I?"))
-
-
 def called(name: str, id: str = "", **args: Any) -> dict[str, Any]:
     return {"name": name, "args": args, "id": id or name}
 

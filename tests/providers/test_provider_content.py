@@ -10,7 +10,7 @@ from agent_factory.providers import ServerCall, server_calls, sources_of
 from tables import each
 
 URL = "https://example.com"
-PAGE = {"type": "url", "url": URL, "title": "Rain"}
+PAGES = [{"type": "url", "url": URL, "title": "Rain"}, {"type": "url", "url": f"{URL}/3"}]
 FAILED = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
 
 FORMS: dict[str, tuple[Any, list[ServerCall], dict[str, str]]] = {
@@ -29,7 +29,7 @@ FORMS: dict[str, tuple[Any, list[ServerCall], dict[str, str]]] = {
                 "type": "web_search_call",
                 "id": "w",
                 "status": "completed",
-                "action": {"type": "search", "query": "x", "sources": [PAGE]},
+                "action": {"type": "search", "query": "x", "sources": PAGES},
             },
             {"type": "file_search_call", "id": "f", "status": "completed", "queries": ["y"]},
             {
@@ -43,7 +43,7 @@ FORMS: dict[str, tuple[Any, list[ServerCall], dict[str, str]]] = {
             },
         ],
         [
-            ServerCall("web_search", {"type": "search", "query": "x"}, f"Rain {URL}"),
+            ServerCall("web_search", {"type": "search", "query": "x"}, f"Rain {URL}\n{URL}/3"),
             ServerCall("file_search", {"queries": ["y"]}),
         ],
         {URL: "Rain", f"{URL}/2": f"{URL}/2", "rain.pdf": "rain.pdf"},

@@ -109,6 +109,7 @@ USAGE: Any = {**TOKENS, "output_token_details": {"reasoning": 5}}
             [looking("1", content=[CUSTOM], **OPENAI), found("1"), looking("2"), found("2")],
             [([CUSTOM], "1"), [OUTPUT], ("", "2"), "found"],
         ),
+        ("openai azure", [looking("1", content=[CUSTOM]), found("1")], [([CUSTOM], "1"), [OUTPUT]]),
         ("openai xai", [AIMessage(ITEMS, usage_metadata=USAGE)], [[TEXT] * 3]),
         ("openai", [AIMessage([ITEM])], [[ITEM]]),
         ("openai", [looking("1", content=[call_of("fc_1"), CALL])], [([CALL], "1")]),
@@ -320,7 +321,8 @@ def test_a_call_that_the_model_has_not_made_does_not_run(call: Any) -> None:
     answer = ended("", "TOOL_CALL", "made_up", "1", path="/tmp")
     answer.response_metadata["tool_calls"] = [{"id": "1", "type": "function"}]
     result = call(create_agent(ScriptedChatModel([answer, "Done."]), [look]), {"messages": "Look"})
-    assert [getattr(m, "tool_call_id", m.text) for m in result["messages"][2:]] == ["1", "Done."]
+    looked, done = result["messages"][2:]
+    assert (looked.tool_call_id, looked.text, done.text) == ("1", "found /tmp", "Done.")
 
 
 def test_cut_calls_in_a_row_end_the_run(call: Any) -> None:

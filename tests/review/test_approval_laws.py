@@ -25,6 +25,7 @@ from agent_factory.errors import MissingNode, ReviewError
 from agent_factory.review import PendingCall, approvals, decide, pending, policy_table, revoke
 from agent_factory.review.records import call_digest
 from agent_factory.testing import ScriptedChatModel
+from samples import THREAD
 
 VERSIONS = 4
 """Versions of the agent: the second describes its tool otherwise, the others change its calls."""
@@ -127,7 +128,6 @@ class World:
             act()
 
 
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 AMOUNTS = st.lists(st.sampled_from([5, 20, 21, 60, 95]), min_size=1, max_size=2)
 
 

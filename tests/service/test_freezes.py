@@ -91,7 +91,8 @@ def test_a_process_is_frozen_in_a_transaction(
     frozen = start(freeze=function, ready=False)
     until(lambda: journal.lines("frozen"))
     with start():
-        end_schedules(desk)  # a slow engine would get a run each second
+        if engine.startswith("restate"):
+            end_schedules(desk)  # a slow engine would get a run each second
         approve(desk, early).result(seconds)
         for tenant in ("a", "b"):
             plain, asks = submit_all(desk, f"late-{tenant}", tenant)

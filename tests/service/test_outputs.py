@@ -24,7 +24,7 @@ from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.upstream import INTERRUPT
 from service.paces import NEVER
-from waiting import auntil, until
+from waiting import auntil, cancel, until
 
 WAIT = 60.0
 
@@ -167,9 +167,7 @@ def test_nothing_is_kept_for_who_waits_no_longer(service: Service, backend: Back
     async def cancelled() -> None:
         waiter = asyncio.create_task(run.aresult(WAIT))
         await auntil(lambda: backend.outputs._awaited[run.id])
-        waiter.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiter
+        await cancel(waiter)
 
     asyncio.run(cancelled())
 

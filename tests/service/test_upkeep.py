@@ -26,6 +26,7 @@ from agent_factory.service.runner import Runner
 from agent_factory.service.scheduled_messages import ScheduledMessages
 from agent_factory.service.tables import events, runs, schedules, threads, waits
 from agent_factory.testing import ScriptedChatModel
+from samples import Killed
 from service.desk import Journal, check_history, make_desk, waiting
 from service.stored import Tables
 from waiting import until
@@ -349,7 +350,7 @@ def test_an_effect_whose_outcome_is_unknown_is_asked_about(
 ) -> None:
     """The worker died after the booking: a person says what became of it."""
     service.add("hotel", booking(journal))
-    deaths = [KilledWorker()]
+    deaths = [Killed()]
 
     class Dies(SharedEffects):
         def finish(self, effect: m.Effect, result: bytes) -> None:
@@ -374,17 +375,13 @@ def test_an_effect_whose_outcome_is_unknown_is_asked_about(
     assert [m.text for m in said if m.type == "tool"] == ["Booked 2 nights.", "Booked 3 nights."]
 
 
-class KilledWorker(BaseException):
-    """The process dies."""
-
-
 def work(backend: Backend, run: Any) -> None:
     """Carry out the job of a run in this thread, as a worker does."""
     queue, worker = backend.queue, f"w-{uuid4()}"
     queue.take_over()  # from the one before, which has no row
     ((claim,), *_) = queue.claim(worker, backend.agents, 1)
     assert claim.run.run_id == run.id
-    with suppress(KilledWorker):
+    with suppress(Killed):
         Runner(backend, lambda: worker).run(claim)
 
 
@@ -519,7 +516,7 @@ def test_a_process_that_dies_between_two_statements_leaves_a_cron_that_runs_or_n
         nonlocal left
         left -= 1
         if left == 0:
-            raise KilledWorker
+            raise Killed
 
     event.listen(backend.database.engine, "before_execute", die)
     for number in range(1, 100):
@@ -528,7 +525,7 @@ def test_a_process_that_dies_between_two_statements_leaves_a_cron_that_runs_or_n
             crons.delete(cron.id)
         cron = create_cron(crons, enabled=False)
         left = number
-        with suppress(KilledWorker):
+        with suppress(Killed):
             ACTS[act](crons, cron.id)
         has_ended, left = left > 0, 0
         enabled = {cron.id for cron in crons.search(enabled=True)}

@@ -214,6 +214,7 @@ def test_an_answer_is_cut_or_refused_in_the_form_of_the_provider(kind: str) -> N
     assert str(whole[1]).count("No.") < 2
     for key in ("signature", "thoughtSignature"):
         assert [Parts(e).get(key) for e in whole[:3]] == [Parts(e).get(key) for e in streams[:3]]
+    assert "Bern" not in str([whole[-1], streams[-1]])
     arguments = Parts(streams[-1])[DELTAS[kind][2]]
     assert arguments.endswith(("BaselBe", '{"city": "Basel"}{"country": "CH", "city": "Be'))
 
