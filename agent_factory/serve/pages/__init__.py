@@ -5,22 +5,18 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from agent_factory.serve.pages.developer import DeveloperPages
-from agent_factory.serve.pages.history_pages import HistoryPages
 from agent_factory.serve.pages.inbox import InboxPages
 from agent_factory.serve.pages.rendering import FormRoute, PageRoute
 from agent_factory.serve.pages.rendering import static_files as static_files
 from agent_factory.serve.pages.runs import RunPages
 from agent_factory.serve.pages.studio import StudioPages
-from agent_factory.serve.pages.thread_settings import ThreadSettings
 from agent_factory.service import Service
 
 
 def routes(service: Service) -> list[Route]:
     """The routes of the inbox and the studio."""
     studio, inbox = StudioPages(service), InboxPages(service)
-    runs, settings = RunPages(service), ThreadSettings(service)
-    history = HistoryPages(service)
-    developer = DeveloperPages(service)
+    runs, developer = RunPages(service), DeveloperPages(service)
     thread, wait = "/studio/threads/{thread}", "/inbox/{wait}"
     run, card = "/studio/runs/{run}", ("wait.html", "wait_card.html")
     return [
@@ -34,8 +30,8 @@ def routes(service: Service) -> list[Route]:
         Route("/studio/agents/{agent}/plan.svg", studio.plan),
         PageRoute(thread, studio.thread, "thread.html"),
         FormRoute(f"{thread}/messages", studio.write),
-        FormRoute(f"{thread}/answers", history.regenerate, "thread_parts.html"),
-        FormRoute(f"{thread}/versions", history.resend, "thread_parts.html"),
+        FormRoute(f"{thread}/answers", studio.regenerate, "thread_parts.html"),
+        FormRoute(f"{thread}/versions", studio.resend, "thread_parts.html"),
         PageRoute(f"{thread}/developer", developer.show, "developer_page.html", "developer.html"),
         FormRoute(f"{thread}/state", developer.write, "developer_page.html", "developer.html"),
         FormRoute(f"{thread}/cancel", studio.cancel),
@@ -43,12 +39,12 @@ def routes(service: Service) -> list[Route]:
         PageRoute(f"{thread}/parts", studio.parts, "thread_parts.html"),
         PageRoute(f"{thread}/held", studio.held, "held.html"),
         PageRoute(f"{thread}/missing", studio.missing, "missing.html"),
-        PageRoute(f"{thread}/history", history.history, "history_page.html", "history.html"),
-        PageRoute(f"{thread}/settings", settings.settings, "thread_settings.html"),
-        FormRoute(f"{thread}/rename", settings.rename, "thread_settings.html"),
-        FormRoute(f"{thread}/archive", settings.archive),
-        PageRoute(f"{thread}/delete", settings.ask, "thread_delete.html"),
-        FormRoute(f"{thread}/delete", settings.delete),
+        PageRoute(f"{thread}/history", studio.history, "history_page.html", "history.html"),
+        PageRoute(f"{thread}/settings", studio.settings, "thread_settings.html"),
+        FormRoute(f"{thread}/rename", studio.rename, "thread_settings.html"),
+        FormRoute(f"{thread}/archive", studio.archive),
+        PageRoute(f"{thread}/delete", studio.ask, "thread_delete.html"),
+        FormRoute(f"{thread}/delete", studio.delete),
         PageRoute("/studio/runs", runs.runs, "runs.html"),
         PageRoute("/studio/runs/rows", runs.runs, "run_rows.html"),
         PageRoute(run, runs.run, "run.html"),

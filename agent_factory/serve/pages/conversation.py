@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -13,43 +11,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from agent_factory.providers import ServerCall, ending_of, server_calls, sources_of, text_of
 from agent_factory.serve.pages.attachments import File
-from agent_factory.serve.pages.rendering import pretty
-
-LONGEST = 4000
-"""Characters of a tool's result at first sight."""
 
 RECENT_MESSAGES = 100
 """Messages at first sight."""
 
 _FILES = ("image", "audio", "video", "file", "text-plain")
-
-
-@dataclass(slots=True)
-class Result:
-    """Result of a tool, on a page."""
-
-    text: str
-    is_error: bool
-
-    @property
-    def rest(self) -> int:
-        """Number of hidden characters."""
-        return max(0, len(self.text) - LONGEST)
-
-    @property
-    def start(self) -> str:
-        """Text at first sight."""
-        return self.text[:LONGEST]
-
-    @classmethod
-    def of(cls, message: ToolMessage) -> Result:
-        """The result in a message."""
-        text = str(message.text)
-        # Only these gain by indentation.
-        if text[:1] in ("{", "["):
-            with suppress(ValueError):
-                text = pretty(json.loads(text))
-        return cls(text, message.status == "error")
 
 
 @dataclass(slots=True)
@@ -59,13 +25,8 @@ class Call:
     id: str
     name: str
     args: Mapping[str, object]
-    result: Result | None = None
+    result: ToolMessage | None = None
     verdicts: Sequence[str] = ()
-
-    @property
-    def short(self) -> str:
-        """The arguments in one line."""
-        return in_one_line(self.args)
 
 
 @dataclass(slots=True)
@@ -110,7 +71,7 @@ def entries_of(
             call = calls.get(message.tool_call_id)
             # A second result with the same id stays visible, as a separate entry.
             if call is not None and call.result is None:
-                call.result = Result.of(message)
+                call.result = message
                 continue
         entry = entry_of(message, number)
         for call in entry.calls:

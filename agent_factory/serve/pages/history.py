@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.types import StateSnapshot
 from starlette.exceptions import HTTPException
 
+from agent_factory.serve.pages.conversation import Call, Entry
 from agent_factory.serve.pages.rails import PATH, Rails
+from agent_factory.serve.pages.rendering import Values
 from agent_factory.serve.pages.wording import Line, Wording, quoted
 from agent_factory.service import NotFound, Run, Service, ThreadInfo, Wait
 from agent_factory.upstream import RUN_ID
@@ -30,29 +32,6 @@ AT_WORK = ("queued", "running")
 """States of a thread, or of a run, that a worker has or gets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Checkpoint, as developers know it.
-
-    Args:
-        source: "input", "loop", "update" or "fork", as LangGraph's metadata have it.
-        messages: Number of messages in the state.
-    """
-
-    id: str
-    number: int
-    source: str
-    next: tuple[str, ...]
-    messages: int
-
-    @classmethod
-    def of(cls, state: StateSnapshot) -> Step:
-        """The checkpoint of a state."""
-        metadata: Mapping[str, object] = state.metadata or {}
-        number, source = metadata.get("step", 0), str(metadata.get("source", ""))
-        return cls(id_of(state), number, source, nodes_after(state), len(messages_of(state)))  # type: ignore[arg-type]
-
-
 @dataclass(slots=True)
 class Moment:
     """Row of a history: a checkpoint, a decision, or a message in the queue.
@@ -62,10 +41,9 @@ class Moment:
         lines: What happened.
         checkpoint: The id of the checkpoint; "" of another row.
         before: The id of the checkpoint before, if there is one.
-        wait: The id of the wait, of a decision.
-        is_open: Whether nobody has decided the wait.
+        wait: The wait, of a decision.
         note: The state of a message in the queue.
-        steps: The checkpoint, and later ones at which nothing happened for people.
+        steps: The state, and later ones at which nothing happened for people.
         branches: Number of branches that go on from here.
         rails: Classes of the style of each column.
     """
@@ -74,10 +52,9 @@ class Moment:
     lines: tuple[Line, ...]
     checkpoint: str = ""
     before: str | None = None
-    wait: str = ""
-    is_open: bool = False
+    wait: Wait | None = None
     note: str = ""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[StateSnapshot] = field(default_factory=list)
     branches: int = 0
     rails: tuple[str, ...] = ()
     is_on_path: bool = True
@@ -214,6 +191,51 @@ class ThreadHistory:
             text = "has no checkpoint before it"
         raise HTTPException(404, f"The message {message!r:.80} {text}.")
 
+    def controls(
+        self, messages: Sequence[BaseMessage], entries: Sequence[Entry], at: str | None
+    ) -> Values:
+        """The controls at the messages of a page: versions, and forks from them.
+
+        Args:
+            entries: The messages, as the page shows them.
+            at: The checkpoint on the page; None for the newest.
+        """
+        info, agents = self._thread, self._service.agents
+        branches = self.branches() if info.agent in agents else []
+        ends = [branch.end for branch in branches]
+        # The last answer and its question. A message of the user begins another turn.
+        answer = question = ""
+        for message in messages:
+            if isinstance(message, HumanMessage):
+                answer, question = "", message.id or ""
+            elif isinstance(message, AIMessage):
+                answer = message.id or ""
+        # The calls with a result after each message of the user, and those before the last answer.
+        calls: dict[str, list[Call]] = {}
+        earlier: list[Call] = []
+        for entry in entries:
+            finished = [call for call in entry.calls if call.result is not None]
+            if entry.kind == "human":
+                calls[entry.id], earlier = [], []
+            for later in calls.values():
+                later += finished
+            if entry.id != answer:
+                earlier += finished
+        is_waiting, takes_messages = info.status == "waiting", info.status in ("idle", "failed")
+        if is_waiting and info.agent in agents:
+            takes_messages = self._service.waiting(info.agent) != "reject"
+        return {
+            "versions": versions_of(ids_of(messages), branches),
+            "newest": ends[0] if ends else "",
+            "is_other": at in ends[1:],
+            "can_fork": info.agent in agents and takes_messages,
+            "withdraws": is_waiting,
+            "answer": answer if question else "",
+            "question": question,
+            "calls": calls,
+            "earlier": earlier,
+        }
+
     def queue(self, newest: StateSnapshot | None = None) -> list[QueuedMessage]:
         """Messages and forks that no run has read, in their order.
 
@@ -258,10 +280,42 @@ class ThreadHistory:
         # A branch can begin further back.
         missing = {parent_of(state) for state in states} - snapshots.keys() - {None}
         snapshots |= {id: self.state(id) for id in missing if id is not None}
+        moments = happenings(states, wording, snapshots)
+        rows = list({moment.checkpoint: moment for moment in moments.values()}.values())
+        decisions: dict[str, list[Wait]] = defaultdict(list)
         waits = self._service.inbox(self._thread.tenant).find(threads=[self._thread.id])
+        for wait in sorted(waits, key=lambda wait: -(wait.decided_at or wait.created_at)):
+            if wait.checkpoint_id in moments:
+                decisions[moments[wait.checkpoint_id].checkpoint].append(wait)
+        origins = (moments.get(row.before or "") for row in rows)
+        branches = Counter(origin.checkpoint for origin in origins if origin is not None)
+        first = id_of(states[0]) if states else ""
+        # The path has the first column, also below forks that have not begun.
+        rails = Rails(columns or [first], is_drawn=bool(columns))
+        shown: list[Moment] = []
+
+        def add(row: Moment, ids: Iterable[str], parent: str | None, *, joins: bool = True) -> None:
+            row.rails = rails.row({*ids}, parent, joins=joins)
+            row.is_on_path = rails.column == PATH
+            shown.append(row)
+
         queue = [] if before else self.queue(states[0] if states else None)
-        moments, ends = moments_of(states, wording, waits, queue, snapshots, columns)
-        return moments, ends, id_of(states[-1]) if has_more else None
+        for message in reversed(queue):
+            did, how = ("wrote:", quoted(message.text)) if message.text else ("ran it again", "")
+            line = Line(wording.author, did, how=how, kind="human")
+            row = Moment(message.created_at, (line,), note=message.note, before=message.checkpoint)
+            # A message without a checkpoint goes on from where the thread is.
+            ids = [message.run] if message.checkpoint else [first]
+            add(row, ids, message.checkpoint or first)
+        for row in reversed(rows):
+            ids = [id_of(state) for state in row.steps]
+            for wait in decisions[row.checkpoint]:
+                at, lines = wait.decided_at or wait.created_at, (wording.decision(wait),)
+                # Of the branch that has begun first: later forks were not asked.
+                add(Moment(at, lines, wait=wait), ids, row.checkpoint, joins=False)
+            row.branches = branches[row.checkpoint]
+            add(row, ids, row.before)
+        return shown, list(rails.parents), id_of(states[-1]) if has_more else None
 
 
 def id_of(state: StateSnapshot) -> str:
@@ -288,11 +342,6 @@ def messages_of(state: StateSnapshot) -> Sequence[BaseMessage]:
 def ids_of(messages: Sequence[BaseMessage]) -> list[str]:
     """The ids of messages."""
     return [message.id or "" for message in messages]
-
-
-def nodes_after(state: StateSnapshot) -> tuple[str, ...]:
-    """The nodes that run next, without LangGraph's own, such as `__start__`."""
-    return tuple(name for name in state.next if not name.startswith("__"))
 
 
 def fork_of(run: Run) -> str | None:
@@ -372,60 +421,6 @@ def happenings(
         if lines or moment is None:
             begun = Line("", "the thread began" if parent is None else "the run went on")
             moment = Moment(time_of(state), tuple(lines or [begun]), id, parent)
-        moment.steps.append(Step.of(state))
+        moment.steps.append(state)
         moments[id] = moment
     return moments
-
-
-def moments_of(
-    states: Sequence[StateSnapshot],
-    wording: Wording,
-    waits: Iterable[Wait],
-    queue: Sequence[QueuedMessage],
-    snapshots: Mapping[str, StateSnapshot],
-    columns: Sequence[str],
-) -> tuple[list[Moment], list[str]]:
-    """The moments of some states, the newest first, and the columns at the end.
-
-    Args:
-        states: The states, the newest first.
-        waits: All waits of the thread.
-        queue: Messages that no run has read.
-        snapshots: The states and the states before them, by the ids of their checkpoints.
-        columns: The columns at the end of the newer part of the history.
-    """
-    moments = happenings(states, wording, snapshots)
-    rows = list({moment.checkpoint: moment for moment in moments.values()}.values())
-    decisions: dict[str, list[Wait]] = defaultdict(list)
-    for wait in sorted(waits, key=lambda wait: -(wait.decided_at or wait.created_at)):
-        if wait.checkpoint_id in moments:
-            decisions[moments[wait.checkpoint_id].checkpoint].append(wait)
-    origins = (moments.get(row.before or "") for row in rows)
-    branches = Counter(origin.checkpoint for origin in origins if origin is not None)
-    first = id_of(states[0]) if states else ""
-    # The path has the first column, also below forks that have not begun.
-    rails = Rails(columns or [first], is_drawn=bool(columns))
-    shown: list[Moment] = []
-
-    def add(row: Moment, ids: Iterable[str], parent: str | None, *, joins: bool = True) -> None:
-        row.rails = rails.row({*ids}, parent, joins=joins)
-        row.is_on_path = rails.column == PATH
-        shown.append(row)
-
-    for message in reversed(queue):
-        did, how = ("wrote:", quoted(message.text)) if message.text else ("ran it again", "")
-        line = Line(wording.author, did, how=how, kind="human")
-        row = Moment(message.created_at, (line,), note=message.note, before=message.checkpoint)
-        # A message without a checkpoint goes on from where the thread is.
-        ids = [message.run] if message.checkpoint else [first]
-        add(row, ids, message.checkpoint or first)
-    for row in reversed(rows):
-        ids = [step.id for step in row.steps]
-        for wait in decisions[row.checkpoint]:
-            at, lines = wait.decided_at or wait.created_at, (wording.decision(wait),)
-            # Of the branch that has begun first: later forks were not asked.
-            decision = Moment(at, lines, wait=wait.id, is_open=wait.decided_at is None)
-            add(decision, ids, row.checkpoint, joins=False)
-        row.branches = branches[row.checkpoint]
-        add(row, ids, row.before)
-    return shown, list(rails.parents)

@@ -15,7 +15,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.providers import text_of
 from agent_factory.serve.exchange import messages_in
 from agent_factory.serve.json_response import to_json
-from agent_factory.serve.pages.conversation import Result, entry_of
+from agent_factory.serve.pages.conversation import entry_of
 from agent_factory.serve.pages.history import AT_WORK, fork_of
 from agent_factory.serve.pages.picture import Picture
 from agent_factory.serve.pages.rendering import render
@@ -167,7 +167,7 @@ def _messages_of(update: object) -> Iterator[tuple[str, dict[str, object]]]:
     for message in messages_in(update):
         if isinstance(message, ToolMessage):
             # Rendered here: live and loaded pages look the same.
-            html = render("result.html", result=Result.of(message))
+            html = render("result.html", result=message)
             yield "result", {"call": message.tool_call_id, "html": html}
         elif message.type != "remove":
             yield "message", _message(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
 from hashlib import sha256
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from langchain_core.messages import ToolMessage
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -21,7 +23,9 @@ from starlette.routing import Route
 
 from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.pages.attachments import LIMIT
+from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.markdown import leads_elsewhere, markdown
+from agent_factory.serve.pages.thread_rows import decider_of
 from agent_factory.serve.security import csrf_token, read_form
 from agent_factory.topology.render import html, palette
 
@@ -134,7 +138,9 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "ago": ago,
+        "args": in_one_line,
         "clock": clock,
+        "decider": decider_of,
         "duration": duration,
         "exact": exact,
         "iso": lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds"),
@@ -142,6 +148,7 @@ def _environment() -> Environment:
         "json": pretty,
         "markdown": markdown,
         "number": lambda amount: f"{amount:,}",
+        "result": result_text,
         "usd": usd,
     }
     environment.globals |= {"asset": _asset, "file_limit": LIMIT}
@@ -219,6 +226,16 @@ def clock(seconds: float) -> str:
 def usd(amount: float) -> str:
     """An amount of US dollars, with digits of meaning."""
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
+
+
+def result_text(message: ToolMessage) -> str:
+    """The result of a tool as text."""
+    text = str(message.text)
+    # Only these gain by indentation.
+    if text[:1] in ("{", "["):
+        with suppress(ValueError):
+            return pretty(json.loads(text))
+    return text
 
 
 def pretty(value: object) -> str:

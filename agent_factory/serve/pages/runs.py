@@ -13,7 +13,7 @@ from agent_factory.errors import AgentFactoryError
 from agent_factory.serve.body import number
 from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.pages.failure import failure_of
-from agent_factory.serve.pages.history import AT_WORK, nodes_after, time_of
+from agent_factory.serve.pages.history import AT_WORK, time_of
 from agent_factory.serve.pages.rendering import Values
 from agent_factory.serve.pages.timeline import Span, timeline_of
 from agent_factory.service import NotFound, Service
@@ -133,7 +133,9 @@ def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool)
     # The agent may not be in this process, or the thread was deleted meanwhile.
     with suppress(NotFound):
         for state in service.threads.history(thread, limit=_MOMENTS):
-            at, names = time_of(state), ", ".join(dict.fromkeys(nodes_after(state)))
+            # Without nodes of LangGraph, such as `__start__`; a node with several tasks once.
+            nodes = dict.fromkeys(name for name in state.next if not name.startswith("__"))
+            at, names = time_of(state), ", ".join(nodes)
             if names and (after is not None or is_at_work):
                 spans.append(Span("node", names, max(at, since), after))
             if at < since:

@@ -1,4 +1,4 @@
-"""Studio: pages of threads, for developers: events, reasons, cost, and forks."""
+"""Studio: pages of threads, for developers: events, reasons, cost, history, and forks."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from langchain_core.messages import HumanMessage
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from agent_factory.errors import ArgumentError
 from agent_factory.factory import topology_of
 from agent_factory.serve.body import number
 from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.exchange import check_agent
 from agent_factory.serve.pages.attachments import accepted_types, message_of
-from agent_factory.serve.pages.chat import chat_of
+from agent_factory.serve.pages.comparison import compare
 from agent_factory.serve.pages.conversation import RECENT_MESSAGES, entries_of
 from agent_factory.serve.pages.history import (
     AT_WORK,
     ThreadHistory,
     fork_of,
     has_written,
+    id_of,
     messages_of,
     time_of,
 )
@@ -39,6 +42,8 @@ from agent_factory.serve.pages.rendering import Values, is_partial
 from agent_factory.serve.pages.thread_rows import activity_of, thread_rows
 from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
+from agent_factory.serve.pages.wording import Wording
+from agent_factory.serve.principal import LOCAL
 from agent_factory.service import ThreadInfo, can_be_steered
 
 PAGE = 50
@@ -149,7 +154,6 @@ class StudioPages(Endpoints):
         first = max(0, number(request, "from", len(entries) - RECENT_MESSAGES))
         held = queue if info.status == "waiting" else []
         waits = [] if checkpoint else inbox.waits(thread=info.id)
-        chat = chat_of(self._service, info, messages, entries, checkpoint)
         return {
             "thread": info,
             "version": version_of(info),
@@ -157,7 +161,7 @@ class StudioPages(Endpoints):
             "at_time": time_of(state) if checkpoint and state is not None else None,
             "is_forked": any(message.checkpoint for message in queue),
             "entries": entries[first:],
-            "chat": chat,
+            "chat": history.controls(messages, entries, checkpoint),
             "activity": activity_of(info, waits),
             "attachments": [] if agent is None else self._accepted(info.agent),
             "first": first,
@@ -251,3 +255,116 @@ class StudioPages(Endpoints):
         if is_partial(request):
             return Response(status_code=204)
         return RedirectResponse(f"/studio/threads/{info.id}", status_code=303)
+
+    # Its history, and forks
+
+    def history(self, request: Request) -> Values:
+        """`GET /studio/threads/{thread}/history`: the moments, and a comparison of two of them."""
+        query, thread = request.query_params, self._thread(request)
+        values: Values = {"thread": thread, "at": query.get("at"), "comparison": None}
+        if thread.agent not in self._service.agents:
+            return {**values, "moments": [], "more": None}
+        history = ThreadHistory(self._service, thread)
+        # Without authentication, the reader is the author.
+        wording = Wording(thread.agent, "you" if request.state.principal == LOCAL else "the user")
+        columns = query.get("columns", "").split(",") if query.get("columns") else []
+        moments, columns, more = history.part(wording, query.get("before"), columns)
+        values |= {"moments": moments, "columns": ",".join(columns), "more": more}
+        checkpoints = [row.checkpoint for row in moments if row.checkpoint]
+        if checkpoints:
+            values |= {"newest": checkpoints[0], "chosen": (checkpoints[-1], checkpoints[0])}
+        if first := query.get("from"):
+            states = [history.state(id) for id in (first, query.get("to") or None)]
+            # In the order of time, not of the choice.
+            states.sort(key=time_of)
+            values["comparison"] = compare(states[0].values, states[1].values, thread.agent)
+            # Moments further back have a time and no words.
+            words = {id_of(state): row.words for row in moments for state in row.steps}
+            values["chosen"] = [id_of(state) for state in states]
+            values["ends"] = [(id_of(s), time_of(s), words.get(id_of(s), "")) for s in states]
+        return values
+
+    def regenerate(self, request: Request) -> Values | Response:
+        """`POST /studio/threads/{thread}/answers`: another version of an answer.
+
+        With `whole`, the branch begins after the message of the user, else just before the answer.
+        """
+        return self._fork(request, None, keeps=request.state.form.get("whole") == "1")
+
+    def resend(self, request: Request) -> Values | Response:
+        """`POST /studio/threads/{thread}/versions`: another version of a message of the user."""
+        form, history = request.state.form, ThreadHistory(self._service, self._thread(request))
+        text, id = str(form.get("text", "")), str(form.get("message", ""))
+        messages = messages_of(history.state(str(form.get("at", "")) or None))
+        message = next((m for m in messages if m.id == id), None)
+        if not isinstance(message, HumanMessage):
+            raise HTTPException(404, f"There is no message {id!r:.80} of the user.")
+        blocks = message.content if isinstance(message.content, list) else []
+        files = [b for b in blocks if isinstance(b, Mapping) and b.get("type") != "text"]
+        words: list[Any] = [{"type": "text", "text": text}] if text.strip() else []
+        # A string where there are no files: not each model takes a list of blocks.
+        content = [*words, *files] if files else text.strip() and text
+        if not content:
+            raise HTTPException(422, "The message is empty.")
+        return self._fork(request, HumanMessage(content), keeps=False)
+
+    def _fork(
+        self, request: Request, message: HumanMessage | None, *, keeps: bool
+    ) -> Values | Response:
+        """Begin a branch at the message of a form; `keeps` is as in `ThreadHistory.fork`."""
+        form, principal, info = request.state.form, request.state.principal, self._thread(request)
+        at, history = str(form.get("at", "")) or None, ThreadHistory(self._service, info)
+        self._service.submit(
+            info.agent,
+            thread=info.id,
+            message=message,
+            checkpoint=history.fork(str(form.get("message", "")), at, keeps=keeps),
+            tenant=principal.tenant,
+            # Behind a run that has begun meanwhile, nobody expects a branch.
+            busy="reject",
+            waiting="reject" if self._service.waiting(info.agent) == "reject" else "interrupt",
+            by=principal.name,
+        )
+        place = f"/studio/threads/{info.id}"
+        if not is_partial(request):
+            return RedirectResponse(place, status_code=303)
+        # The page of another branch has no stream of events.
+        if at is not None:
+            return Response(status_code=204, headers={"HX-Redirect": place})
+        return self.parts(request)
+
+    # Its title, archive and deletion
+
+    def settings(self, request: Request) -> Values:
+        """`GET /studio/threads/{thread}/settings`: the settings."""
+        return {"thread": self._thread(request)}
+
+    def rename(self, request: Request) -> Values | Response:
+        """`POST /studio/threads/{thread}/rename`: another title."""
+        title = str(request.state.form.get("title", ""))
+        try:
+            return self._change(request, title=title)
+        # The text stays in the field, next to its fault.
+        except ArgumentError as error:
+            draft = {"title": title, "problem": f"The title {error.reason}", "status": 422}
+            return {"thread": self._thread(request), **draft}
+
+    def archive(self, request: Request) -> Response:
+        """`POST /studio/threads/{thread}/archive`: take it out of the list, or put it back."""
+        return self._change(request, archived=request.state.form.get("archived") == "1")
+
+    def _change(self, request: Request, **changes: Any) -> Response:
+        thread, tenant = request.path_params["thread"], request.state.principal.tenant
+        self._service.threads.change(thread, tenant=tenant, **changes)
+        return RedirectResponse(f"/studio/threads/{thread}/settings", status_code=303)
+
+    def ask(self, request: Request) -> Values:
+        """`GET /studio/threads/{thread}/delete`: a question before the deletion."""
+        info = self._thread(request)
+        runs = self._service.threads.count_runs(info.id, tenant=info.tenant)
+        return {"thread": info, "runs": runs}
+
+    def delete(self, request: Request) -> Response:
+        """`POST /studio/threads/{thread}/delete`: delete the thread, as the HTTP API does."""
+        self._service.threads.delete(self._thread(request).id, by=request.state.principal.name)
+        return RedirectResponse("/studio", status_code=303)

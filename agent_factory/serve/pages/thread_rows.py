@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.service import Service, ThreadInfo, Wait
-
-SHORT_ID = 8
-"""Characters of a long id that tell two threads apart."""
 
 _NOBODY = {
     "question": "an answer",
@@ -18,40 +13,6 @@ _NOBODY = {
     "pause": "somebody to let it go on",
 }
 """Object of a wait without a person, by the kind of the wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadRow:
-    """Row of a thread.
-
-    Args:
-        words: The last words of the user; "" if the title has them.
-        waits: The waits, the oldest first.
-        has_namesake: Whether another thread of the list has the title.
-    """
-
-    thread: ThreadInfo
-    words: str = ""
-    waits: Sequence[Wait] = ()
-    has_namesake: bool = False
-
-    @property
-    def short_id(self) -> str:
-        """The id, or the beginning of a long one."""
-        id = self.thread.id
-        return id if len(id) <= 2 * SHORT_ID else id[:SHORT_ID]
-
-    @property
-    def decider(self) -> str:
-        """Who is to decide, or to answer, about the oldest wait."""
-        return decider_of(self.waits[0])
-
-    @property
-    def question(self) -> str:
-        """How many other waits there are, and the arguments of the oldest."""
-        wait, *others = self.waits
-        more = f"and {len(others)} more: " if others else ""
-        return f"{more}{in_one_line(wait.args)}"
 
 
 def decider_of(wait: Wait) -> str:
@@ -82,8 +43,14 @@ def activity_of(info: ThreadInfo, waits: Sequence[Wait]) -> str:
     return f"waiting for {', '.join(people)}"
 
 
-def thread_rows(service: Service, threads: Sequence[ThreadInfo], tenant: str) -> list[ThreadRow]:
-    """Threads as a list shows them, with two queries for all of them."""
+def thread_rows(
+    service: Service, threads: Sequence[ThreadInfo], tenant: str
+) -> list[dict[str, object]]:
+    """Threads as a list shows them, with two queries for all of them.
+
+    A row has the last words of the user, unless the title has them, and the waits, the oldest
+    first. It has a namesake if another row has its title.
+    """
     ids = [thread.id for thread in threads]
     words = service.threads.last_words(ids, tenant=tenant)
     waits: dict[str, list[Wait]] = {}  # by their threads, the oldest first
@@ -94,12 +61,12 @@ def thread_rows(service: Service, threads: Sequence[ThreadInfo], tenant: str) ->
     # Of these rows: a search for titles would read all threads.
     titles = Counter(thread.title for thread in threads)
     return [
-        ThreadRow(
-            thread,
-            in_a_row(words.get(thread.id, ""), thread.title or ""),
-            waits.get(thread.id, ()),
-            titles[thread.title] > 1,
-        )
+        {
+            "thread": thread,
+            "words": in_a_row(words.get(thread.id, ""), thread.title or ""),
+            "waits": waits.get(thread.id, ()),
+            "has_namesake": titles[thread.title] > 1,
+        }
         for thread in threads
     ]
 

@@ -12,10 +12,9 @@ from starlette.requests import Request
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
 from agent_factory.serve.body import number
-from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.forms import Field, fields_of
 from agent_factory.serve.pages.history import QueuedMessage, held_messages
-from agent_factory.serve.pages.thread_rows import decider_of, in_a_row
+from agent_factory.serve.pages.thread_rows import in_a_row
 from agent_factory.serve.pages.verdicts import changes
 from agent_factory.serve.wait_texts import may_decide_about
 from agent_factory.service import NotFound, Service, Wait
@@ -28,15 +27,6 @@ SPANS = {3600: "an hour", 86400: "a day", 7 * 86400: "seven days", 30 * 86400: "
 
 PREFIX = "Tool execution requires approval"
 """Text of a review by default."""
-
-KINDS = {
-    "review": "wants to call",
-    "result": "wants to return the result of",
-    "question": "asks",
-    "pause": "stopped before",
-    "client": "waits for its client to run",
-}
-"""Action of an agent, by the kind of the wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +52,6 @@ class ShownWait:
     words: str = ""
 
     @property
-    def decider(self) -> str:
-        """Who is to decide, in words."""
-        return decider_of(self.wait)
-
-    @property
-    def has_other_words(self) -> bool:
-        """True if the user has written something else since the thread began."""
-        return bool(self.title and in_a_row(self.words, self.title))
-
-    @property
-    def does(self) -> str:
-        """Action of the agent, in words."""
-        return KINDS.get(self.wait.kind, "waits at")
-
-    @property
-    def short(self) -> str:
-        """The arguments in one line."""
-        return in_one_line(self.wait.args)
-
-    @property
     def changes(self) -> str:
         """Changes that an edit has made to the call."""
         action = (self.wait.decision or {}).get("edited_action")
@@ -100,15 +70,10 @@ class ShownWait:
             options.append((int(most), f"{most:,.0f} seconds"))
         return options
 
-    @property
-    def is_open(self) -> bool:
-        """True if it can still be decided."""
-        return self.wait.decided_at is None
-
     def obstacle(self, kind: str, name: str) -> str:
         """Reason why somebody cannot make a decision of this type; "" if they can."""
         wait = self.wait
-        if not self.is_open:
+        if wait.decided_at is not None:
             return f"was decided before, by {wait.decided_by}"
         if not self.may_decide:
             return "you may not decide about it"
