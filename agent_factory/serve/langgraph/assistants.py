@@ -31,15 +31,8 @@ class Assistants(Endpoints):
         """Create an assistant: an agent with settings."""
         assistants = self._of(request)
         try:
-            created = assistants.create(
-                body.graph_id,
-                assistant=body.assistant_id,
-                name=body.name,
-                description=body.description,
-                config=body.config,
-                context=body.context,
-                metadata=body.metadata,
-            )
+            settings = body.model_dump(exclude={"graph_id", "assistant_id", "if_exists"})
+            created = assistants.create(body.graph_id, assistant=body.assistant_id, **settings)
         except AlreadyExists:
             if body.assistant_id is None or body.if_exists == "raise":
                 raise

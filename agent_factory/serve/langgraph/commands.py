@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -62,16 +62,6 @@ class RunStart(StrictBody):
     # The client for JavaScript has its own spelling.
     multitaskStrategy: Literal["reject", "interrupt", "rollback", "enqueue", "steer"] | None = None
 
-    def run(self) -> dict[str, object]:
-        """The same request in LangGraph's API of runs."""
-        configurable = (self.config or {}).get("configurable")
-        place = configurable.get("checkpoint_id") if isinstance(configurable, dict) else None
-        return {
-            **self.model_dump(exclude={"multitaskStrategy"}),
-            "checkpoint_id": place,
-            "multitask_strategy": self.multitaskStrategy,
-        }
-
 
 class InterruptAnswer(RequestPart):
     """Answer to one interrupt."""
@@ -93,20 +83,6 @@ class InputRespond(StrictBody):
     config: dict[str, object] | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
 
-    @property
-    def answers(self) -> dict[str, object]:
-        """The answers by the ids of the interrupts."""
-        answers = {answer.interrupt_id: answer.response for answer in self.responses or ()}
-        if self.interrupt_id is not None:
-            answers[self.interrupt_id] = self.response
-        return answers
-
-    def run(self, agent: str) -> dict[str, object]:
-        """The same request in LangGraph's API of runs."""
-        command = {"resume": self.answers, "update": self.update, "goto": self.goto}
-        config = {"config": self.config, "metadata": self.metadata}
-        return {"assistant_id": agent, "command": command, **config}
-
 
 class InjectedMessage(RequestPart):
     """Message to a run under way."""
@@ -121,20 +97,6 @@ class InputInject(StrictBody):
 
     namespace: list[str] = Field(default_factory=list)
     message: InjectedMessage
-
-    def run(self, assistant: str, asked: Mapping[str, object]) -> dict[str, object]:
-        """The same request in LangGraph's API of runs, with the settings of the run.
-
-        Args:
-            asked: The request of the run.
-        """
-        settings = ("config", "interrupt_before", "interrupt_after")
-        return {
-            "assistant_id": assistant,
-            "input": {"messages": [self.message.model_dump(exclude_none=True)]},
-            **{name: asked[name] for name in settings if name in asked},
-            "multitask_strategy": "steer",
-        }
 
 
 Params = TypeVar("Params", bound=StrictBody)
@@ -162,7 +124,6 @@ class _Refusal(Exception):
         self.code = code
 
 
-_OFFERED = ("run.start", "input.respond", "input.inject")
 _NOT_OFFERED = {
     "agent.getTree": "Subscribe to the channel 'lifecycle'.",
     "state.get": "GET /threads/{thread_id}/state.",
@@ -210,7 +171,11 @@ class Commands(Endpoints):
             except NotFound as error:
                 # A mistake in the command. Later, NotFound is about the thread.
                 raise _Refusal("invalid_argument", text_of(error)) from error
-            return {"run_id": self._start(request, start.run()).id}
+            configurable = (start.config or {}).get("configurable")
+            place = configurable.get("checkpoint_id") if isinstance(configurable, dict) else None
+            values = start.model_dump(exclude={"multitaskStrategy"})
+            values |= {"checkpoint_id": place, "multitask_strategy": start.multitaskStrategy}
+            return {"run_id": self._start(request, values).id}
         if method == "input.respond":
             self._respond(request, _read(CommandWith[InputRespond], content))
         elif method == "input.inject":
@@ -219,24 +184,29 @@ class Commands(Endpoints):
             text = f"{method!r} is not offered by this server. {_NOT_OFFERED[method]}"
             raise _Refusal("not_supported", text)
         else:
-            offered = ", ".join(map(repr, _OFFERED))
+            offered = "'run.start', 'input.respond', 'input.inject'"
             text = f"There is no command {method!r}. There are {offered}."
             raise _Refusal("unknown_command", text)
         return {}
 
     def _respond(self, request: Request, respond: InputRespond) -> None:
-        if not respond.answers:
+        answers = {answer.interrupt_id: answer.response for answer in respond.responses or ()}
+        if respond.interrupt_id is not None:
+            answers[respond.interrupt_id] = respond.response
+        if not answers:
             text = "params.interrupt_id or params.responses is missing."
             raise _Refusal("invalid_argument", text)
         info = self._thread(request)
         if info.status != "waiting":
             raise _Refusal("no_such_run", "The thread does not wait for an answer.")
         waiting = [interrupt.id for interrupt in self._service.threads.state(info.id).interrupts]
-        for id in respond.answers:
+        for id in answers:
             if id not in waiting:
                 text = f"The thread does not wait for an answer to interrupt {id!r}."
                 raise _Refusal("no_such_interrupt", f"{text} It waits for: {', '.join(waiting)}.")
-        self._start(request, respond.run(info.agent))
+        command = {"resume": answers, "update": respond.update, "goto": respond.goto}
+        settings = {"config": respond.config, "metadata": respond.metadata}
+        self._start(request, {"assistant_id": info.agent, "command": command, **settings})
 
     def _inject(self, request: Request, inject: InputInject) -> None:
         if inject.namespace:
@@ -246,9 +216,14 @@ class Commands(Endpoints):
         if info.run is None or info.status not in ("queued", "running"):
             raise _Refusal("no_such_run", "No run works on the thread. Send 'run.start'.")
         run = self._service.run(info.run)
+        values: dict[str, object] = {
+            "assistant_id": str(run.info.metadata.get("assistant_id") or info.agent),
+            "input": {"messages": [inject.message.model_dump(exclude_none=True)]},
+            "multitask_strategy": "steer",
+        }
         # With other settings than the run's, the message would wait for its turn.
-        assistant = str(run.info.metadata.get("assistant_id") or info.agent)
-        self._start(request, inject.run(assistant, run.request))
+        settings = {"config", "interrupt_before", "interrupt_after"} & run.request.keys()
+        self._start(request, {**values, **{name: run.request[name] for name in settings}})
 
     def _start(self, request: Request, values: dict[str, object]) -> Run:
         options = {"stream_mode": sorted(RECORDED), "stream_subgraphs": True}

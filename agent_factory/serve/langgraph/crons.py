@@ -134,20 +134,17 @@ def _seconds(time: datetime | None) -> float | None:
 
 def _shown(cron: Cron) -> dict[str, Any]:
     keeps = "keep" if cron.keeps_threads else "delete"
+    names = ("schedule", "timezone", "thread_id", "enabled", "metadata")
     return {
         "cron_id": cron.id,
         "assistant_id": cron.assistant,
-        "thread_id": cron.thread_id,
         "user_id": cron.by,
-        "schedule": cron.schedule,
-        "timezone": cron.timezone,
+        **{name: getattr(cron, name) for name in names},
         "end_time": None if cron.ends_at is None else time_text(cron.ends_at),
         "next_run_date": None if cron.next_at is None else time_text(cron.next_at),
-        "enabled": cron.enabled,
         # A given thread stays.
         "on_run_completed": None if cron.thread_id else keeps,
         "payload": cron.request,
-        "metadata": cron.metadata,
         "created_at": time_text(cron.created_at),
         "updated_at": time_text(cron.updated_at),
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from langgraph.store.base import BaseStore, InvalidNamespaceError, Item
+from langgraph.store.base import BaseStore, InvalidNamespaceError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -38,7 +38,7 @@ class Store(Endpoints):
             raise HTTPException(422, "key is missing: the key of the item.")
         with self._of(request) as store:
             item = store.get(place, key)
-        return JsonResponse(None if item is None else _shown(item))
+        return JsonResponse(None if item is None else item.dict())
 
     def delete(self, request: Request, body: ItemPlace) -> Response:
         """Delete an item."""
@@ -53,7 +53,7 @@ class Store(Endpoints):
             if body.query is not None:
                 _check_index(store, "query")
             items = store.search(tuple(body.namespace_prefix), **which)
-        return JsonResponse({"items": [{**_shown(item), "score": item.score} for item in items]})
+        return JsonResponse({"items": [item.dict() for item in items]})
 
     def namespaces(self, request: Request, body: NamespaceSearch) -> JsonResponse:
         """List namespaces."""
@@ -74,8 +74,3 @@ def _check_index(store: BaseStore, field: str) -> None:
     if getattr(store, "index_config", None) is None:
         text = "the store of this server has no index of meanings. Search with filter."
         raise HTTPException(422, f"{field} is not supported: {text}")
-
-
-def _shown(item: Item) -> dict[str, object]:
-    names = ("namespace", "key", "value", "created_at", "updated_at")
-    return {name: getattr(item, name) for name in names}

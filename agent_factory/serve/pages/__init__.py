@@ -53,7 +53,7 @@ def routes(service: Service) -> list[Route]:
         FormRoute(f"{run}/retry", runs.retry),
         PageRoute("/inbox", inbox.waits, "inbox.html"),
         PageRoute("/inbox/rows", inbox.waits, "wait_rows.html"),
-        Route("/inbox/events", inbox.events),
+        Route("/inbox/events", studio.events),
         PageRoute("/inbox/decisions", inbox.confirm, "decisions.html"),
         FormRoute("/inbox/decisions", inbox.decide_each, "inbox.html"),
         PageRoute("/inbox/audit", inbox.audit, "audit.html"),

@@ -24,12 +24,7 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Message or value of the state that was added, removed or changed.
-
-    Args:
-        name: The author, such as "User", or the key.
-        parts: Common and different parts.
-    """
+    """Message, by its author, or value, by its key, that was added, removed or changed."""
 
     kind: str
     name: str
@@ -38,11 +33,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Differences between two states: messages in the order of the conversation, and values.
-
-    Args:
-        same: Number of equal messages.
-    """
+    """Differences between two states, and the number of messages that are the same."""
 
     messages: tuple[Difference, ...]
     values: tuple[Difference, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -57,7 +56,7 @@ def shortened(value: object) -> str:
 
 
 def entries_of(
-    messages: Sequence[BaseMessage], verdicts: Mapping[str, Sequence[str]] = MappingProxyType({})
+    messages: Sequence[BaseMessage], verdicts: Mapping[str, Sequence[str]]
 ) -> list[Entry]:
     """Messages of a page: results and verdicts are at their calls.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -12,6 +11,7 @@ from starlette.requests import Request
 
 from agent_factory.serve.body import json_value
 from agent_factory.serve.endpoints import Endpoints
+from agent_factory.serve.pages.forms import Field
 from agent_factory.serve.pages.history import id_of
 from agent_factory.serve.pages.rendering import Values, pretty
 from agent_factory.service import ThreadInfo
@@ -19,31 +19,6 @@ from agent_factory.types import Graph
 
 LONGEST = 20_000
 """Most characters of a value on the page; a longer value is cut, and cannot be edited."""
-
-_PREFIX = "state."
-
-
-@dataclass(slots=True)
-class StateKey:
-    """Key of a state, on a page.
-
-    Args:
-        text: The value as JSON, at most `LONGEST` characters; "" without a value.
-        length: The number of all characters.
-        before: The text of the state; `text` differs after an edit.
-        error: The fault of the text.
-    """
-
-    name: str
-    text: str
-    length: int
-    before: str
-    error: str = ""
-
-    @property
-    def is_cut(self) -> bool:
-        """True if the value is too long to be edited."""
-        return self.length > LONGEST
 
 
 class DeveloperPages(Endpoints):
@@ -53,10 +28,6 @@ class DeveloperPages(Endpoints):
     and write the same keys.
     """
 
-    def show(self, request: Request) -> Values:
-        """`GET /studio/threads/{thread}/developer`: the state, and the nodes of the agent."""
-        return self._page(request)
-
     def write(self, request: Request) -> Values:
         """`POST /studio/threads/{thread}/state`: write the edited keys."""
         form, info = request.state.form, self._thread(request)
@@ -64,13 +35,13 @@ class DeveloperPages(Endpoints):
         # Somebody else, or a run, may have written meanwhile.
         if form.get("checkpoint") != id_of(state):
             text = "The state has changed since it was shown. Look at it, and edit it again."
-            return self._page(request, problem=text)
+            return self.show(request, problem=text)
         keys = keys_of(agent, state.values)
         values = read_state(schema_of(agent), keys, form)
         if any(key.error for key in keys):
-            return self._page(request, keys=keys, problem="Nothing is written.")
+            return self.show(request, keys=keys, problem="Nothing is written.")
         if not values:
-            return self._page(request, problem="Nothing is written: no value was edited.")
+            return self.show(request, problem="Nothing is written: no value was edited.")
         self._service.threads.update_state(
             info.id,
             values,
@@ -78,7 +49,7 @@ class DeveloperPages(Endpoints):
             tenant=info.tenant,
             by=request.state.principal.name,
         )
-        return self._page(request, note=f"Written: {', '.join(values)}.")
+        return self.show(request, note=f"Written: {', '.join(values)}.")
 
     def _thread(self, request: Request) -> ThreadInfo:
         info = super()._thread(request)
@@ -86,14 +57,15 @@ class DeveloperPages(Endpoints):
             raise HTTPException(404, f"The agent {info.agent!r} is not in this service.")
         return info
 
-    def _page(
+    def show(
         self,
         request: Request,
         *,
-        keys: list[StateKey] | None = None,
+        keys: list[Field] | None = None,
         problem: str = "",
         note: str = "",
     ) -> Values:
+        """`GET /studio/threads/{thread}/developer`: the state, and the nodes of the agent."""
         info = self._thread(request)
         state, agent = self._service.threads.state(info.id), self._service.agents[info.agent]
         return {
@@ -119,7 +91,7 @@ def schema_of(agent: Graph) -> Mapping[str, Any]:
     return schema
 
 
-def keys_of(agent: Graph, values: Mapping[str, object]) -> list[StateKey]:
+def keys_of(agent: Graph, values: Mapping[str, object]) -> list[Field]:
     """The keys of the public state of an agent but for the messages, which are in the page."""
     names = agent.output_channels
     keys = []
@@ -127,21 +99,22 @@ def keys_of(agent: Graph, values: Mapping[str, object]) -> list[StateKey]:
         if name == "messages":
             continue
         text = pretty(values[name]) if name in values else ""
-        keys.append(StateKey(name, text[:LONGEST], len(text), text[:LONGEST]))
+        cut = max(0, len(text) - LONGEST)
+        keys.append(Field(name, "json", text[:LONGEST], before=text[:LONGEST], cut=cut))
     return keys
 
 
 def read_state(
-    schema: Mapping[str, Any], keys: list[StateKey], form: Mapping[str, object]
+    schema: Mapping[str, Any], keys: list[Field], form: Mapping[str, object]
 ) -> dict[str, object]:
     """The edited values. Faults are noted at their keys."""
     values: dict[str, object] = {}
     for key in keys:
-        text = str(form.get(_PREFIX + key.name, key.before)).replace("\r\n", "\n")
+        text = str(form.get(f"state.{key.name}", key.before)).replace("\r\n", "\n")
         # Browsers change the ends of lines.
-        if key.is_cut or text.strip() == key.before.strip():
+        if key.cut or text.strip() == key.before.strip():
             continue
-        key.text = text
+        key.value = text
         if not text.strip():
             key.error = "Write a value as JSON, such as null: a key of a state cannot be removed."
             continue

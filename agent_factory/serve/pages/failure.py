@@ -50,14 +50,9 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a run, on its page.
+    """Failure of a run: the step, the event in words, the parts of the error, and the remedy.
 
-    Args:
-        where: The failed step.
-        sentence: The event, in words; "" if only the error says so.
-        type: The type of the exception, or "".
-        code: The code of an error of this library, or "".
-        hint: The remedy, or "".
+    Parts that are not known are "".
     """
 
     where: str

@@ -23,6 +23,7 @@ class Field:
         choices: The values of a choice, as JSON.
         error: The fault of the text.
         before: The original text.
+        cut: Number of characters after these: a longer text is not edited.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Field:
     choices: tuple[str, ...] = ()
     error: str = ""
     before: str = ""
+    cut: int = 0
 
     @property
     def input(self) -> str:
@@ -41,12 +43,7 @@ class Field:
 
 
 class FormError(Exception):
-    """Arguments of a form do not fit the schema.
-
-    Args:
-        fields: The fields, with their errors.
-        args_read: The readable arguments; texts in place of the rest.
-    """
+    """Arguments of a form do not fit the schema; `args_read` has texts for unreadable ones."""
 
     def __init__(self, fields: list[Field], args_read: Mapping[str, object]) -> None:
         super().__init__("Some arguments are not valid.")
@@ -115,7 +112,16 @@ _TYPES: dict[type, str] = {str: "string", bool: "boolean", int: "number", float:
 def _field(name: str, schema: Mapping[str, Any], value: object) -> Field:
     part = _resolved((schema.get("properties") or {}).get(name) or {}, schema)
     required = name in (schema.get("required") or ())
-    kind, choices = _kind(part, value)
+    # Without a schema, by the value.
+    kind: Any = part.get("type") if part else _TYPES.get(type(value))
+    choices: tuple[str, ...] = ()
+    if "enum" in part:
+        kind, choices = "choice", tuple(json.dumps(c, ensure_ascii=False) for c in part["enum"])
+    elif kind == "string":
+        is_long = isinstance(value, str) and (len(value) > 60 or len(value.splitlines()) > 1)
+        kind = "lines" if is_long else "text"
+    elif kind not in ("integer", "number", "boolean"):
+        kind = "json"
     content = part.get("default", _MISSING) if value is _MISSING else value
     if content is _MISSING or (content is None and kind != "json"):
         text = ""
@@ -126,17 +132,6 @@ def _field(name: str, schema: Mapping[str, Any], value: object) -> Field:
         text = json.dumps(content, ensure_ascii=False, indent=indent, default=str)
     about = part.get("description", "")
     return Field(name, kind, text, about, required, choices, before=text)
-
-
-def _kind(part: Mapping[str, Any], value: object) -> tuple[Kind, tuple[str, ...]]:
-    if "enum" in part:
-        return "choice", tuple(json.dumps(choice, ensure_ascii=False) for choice in part["enum"])
-    # Without a schema, by the value.
-    kind: Any = part.get("type") if part else _TYPES.get(type(value))
-    if kind == "string":
-        is_long = isinstance(value, str) and (len(value) > 60 or len(value.splitlines()) > 1)
-        return "lines" if is_long else "text", ()
-    return kind if kind in ("integer", "number", "boolean") else "json", ()
 
 
 def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.types import StateSnapshot
@@ -16,7 +17,7 @@ from agent_factory.serve.pages.conversation import Call, Entry
 from agent_factory.serve.pages.rails import PATH, Rails
 from agent_factory.serve.pages.rendering import Values
 from agent_factory.serve.pages.wording import Line, Wording, quoted
-from agent_factory.service import NotFound, Run, Service, ThreadInfo, Wait
+from agent_factory.service import HeldMessage, NotFound, Run, Service, ThreadInfo, Wait
 from agent_factory.upstream import RUN_ID
 
 PAGE = 50
@@ -38,7 +39,6 @@ class Moment:
 
     Args:
         at: The time, in seconds since 1970.
-        lines: What happened.
         checkpoint: The id of the checkpoint; "" of another row.
         before: The id of the checkpoint before, if there is one.
         wait: The wait, of a decision.
@@ -69,20 +69,9 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedMessage:
-    """Message or fork that no run has read.
+class QueuedMessage(HeldMessage):
+    """Message or fork that no run has read; `note` says for what it waits."""
 
-    Args:
-        text: The text; "" for a fork without a message.
-        checkpoint: The id of the checkpoint where a fork begins.
-        created_at: The time, in seconds since 1970.
-        note: What the message waits for.
-    """
-
-    run: str
-    text: str
-    checkpoint: str | None
-    created_at: float
     note: str
 
 
@@ -141,23 +130,6 @@ class ThreadHistory:
             raise NotFound(f"checkpoint {checkpoint!r}", "is not one of this thread.")
         return state
 
-    def path(self, at: str | None) -> Iterator[StateSnapshot]:
-        """The states of a branch, from the end back to the beginning.
-
-        Args:
-            at: The id of the checkpoint at the end; None takes the newest.
-        """
-        state = self._service.threads.state(self._thread.id, checkpoint=at)
-        yield state
-        for earlier in self._service.threads.history(self._thread.id, before=id_of(state)):
-            parent = parent_of(state)
-            if parent is None:
-                return
-            # The history has the checkpoints of all branches.
-            if id_of(earlier) == parent:
-                state = earlier
-                yield state
-
     def branches(self) -> list[Branch]:
         """The branches, the newest first; none of a thread without forks."""
         branches = self._service.threads.branches(self._thread.id, limit=MOST_BRANCHES)
@@ -176,13 +148,17 @@ class ThreadHistory:
         Raises:
             HTTPException: 404 if the branch has no such message, or begins with it.
         """
-        first = before = None
-        for state in self.path(at):
-            if message in ids_of(messages_of(state)):
-                first = id_of(state)
+        threads, first, before = self._service.threads, None, None
+        newest = threads.state(self._thread.id, checkpoint=at)
+        parent: str | None = id_of(newest)
+        for state in chain([newest], threads.history(self._thread.id, before=parent)):
+            # The history has the checkpoints of all branches.
+            if id_of(state) != parent:
                 continue
-            before = first and id_of(state)
-            break
+            if message not in ids_of(messages_of(state)):
+                before = first and id_of(state)
+                break
+            first, parent = parent, parent_of(state)
         if first is None:
             text = "is not in this branch of the thread"
         elif keeps or before:
@@ -371,11 +347,8 @@ def held_messages(service: Service, thread: str, tenant: str) -> list[QueuedMess
 def versions_of(shown: Sequence[str], branches: Sequence[Branch]) -> dict[str, Version]:
     """The versions of messages, by the ids of the messages, in the order of writing.
 
-    Two branches have two versions of a message if all messages before are the same.
-
-    Args:
-        shown: The ids of the messages on the page.
-        branches: The branches of the thread, the newest first.
+    Two branches have two versions of a message if all messages before are the same. The newest
+    branch is the first.
 
     >>> branches = [Branch(["3", "1"], ["q", "a2"]), Branch(["2", "1"], ["q", "a1"])]
     >>> versions_of(["q", "a2"], branches)

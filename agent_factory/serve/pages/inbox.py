@@ -23,20 +23,21 @@ from agent_factory.serve.exchange import check_agent
 from agent_factory.serve.pages.conversation import entries_of, in_one_line
 from agent_factory.serve.pages.forms import Field, FormError, has_args, read_args
 from agent_factory.serve.pages.history import messages_of
-from agent_factory.serve.pages.live import changes
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import Values, is_partial
-from agent_factory.serve.pages.verdicts import AUDIT, deeds_of, verdicts
 from agent_factory.serve.pages.waits import (
     ShownWait,
-    found_waits,
     held_with,
     schema_of,
     shown_wait,
     shown_waits,
     titles_of,
 )
+from agent_factory.serve.pages.wording import AUDIT, deeds_of, verdicts
 from agent_factory.service import AlreadyDecided, ClaimedByOther, Wait
+
+PAGE = 50
+"""Waits on a page."""
 
 EVIDENCE = 12
 """Messages with a wait."""
@@ -53,31 +54,45 @@ class InboxPages(Endpoints):
 
     def waits(self, request: Request) -> Values:
         """`GET /inbox`: all waits; `GET /inbox/rows`: the list alone."""
-        return found_waits(self._service, request)
-
-    async def events(self, request: Request) -> Response:
-        """`GET /inbox/events`: says when waits have changed."""
-        return changes(self._service, request.state.principal.tenant)
-
-    def wait(self, request: Request) -> Values:
-        """`GET /inbox/{wait}`: one wait, with evidence."""
-        return self._page(request)
+        query, principal = request.query_params, request.state.principal
+        inbox, offset = self._inbox(request), number(request, "offset", 0)
+        filters: Any = {name: query.get(name) or None for name in ("agent", "tool", "text")}
+        mine = query.get("mine") == "1"
+        # With the first of the next page.
+        rows = inbox.waits(
+            **filters, claimed_by=principal.name if mine else None, limit=PAGE + 1, offset=offset
+        )
+        return {
+            "found": shown_waits(self._service, rows[:PAGE], request),
+            "total": inbox.count(),
+            "offset": offset,
+            "page_size": PAGE,
+            "more": offset + PAGE if len(rows) > PAGE else None,
+            "wanted": filters,
+            "mine": mine,
+            "agent_names": [*self._service.agents],
+            "tool_names": inbox.tools(),
+        }
 
     def held(self, request: Request) -> Values:
         """`GET /inbox/{wait}/held`: messages of the user since then."""
         wait = self._wait(request)
         return {"held": held_with(self._service, wait), "thread_id": wait.thread_id}
 
-    def _page(
+    def wait(
         self,
         request: Request,
-        error: Exception | None = None,
+        problem: str | Exception = "",
         *,
         fields: list[Field] | None = None,
-        problem: str = "",
         drafts: Mapping[str, str | None] | None = None,
     ) -> Values:
-        """The page of a wait, with the fault of a decision that was not made."""
+        """`GET /inbox/{wait}`: one wait, with evidence.
+
+        Args:
+            problem: The fault of a decision that was not made, with its fields.
+            drafts: A message, by the kind of the decision.
+        """
         wait, tenant = self._wait(request), request.state.principal.tenant
         messages: Sequence[BaseMessage] = ()
         picture, now = None, ""
@@ -92,15 +107,15 @@ class InboxPages(Endpoints):
         held = held_with(self._service, wait)
         return {
             "shown": shown_wait(self._service, wait, request, fields=fields, held=held),
-            "problem": problem or str(error or ""),
-            "entered": drafts or {},  # a message, by the kind of the decision
+            "problem": str(problem),
+            "entered": drafts or {},
             "entries": entries[-EVIDENCE:],
             "hidden": max(0, len(entries) - EVIDENCE),
             "thread": self._service.threads.get(wait.thread_id, tenant=tenant),
             "audit": deeds_of(self._service, audit[:20], tenant),
             "picture": picture,
             "now": now,
-            "status": 200 if error is None else status_of(error),
+            "status": status_of(problem) if isinstance(problem, Exception) else 200,
         }
 
     # Decisions
@@ -114,7 +129,7 @@ class InboxPages(Endpoints):
         message = str(form.get("message", "")).strip() or None
         drafts = {kind: message}
         if kind == "respond" and message is None:
-            return self._page(request, problem="Write the answer first.")
+            return self.wait(request, "Write the answer first.")
         args: Mapping[str, object] | None = None
         if has_args(form):
             try:
@@ -125,14 +140,14 @@ class InboxPages(Endpoints):
                 who = {"by": principal.name, "roles": principal.roles}
                 refusal = self._inbox(request).judge(wait.id, decision, **who)
                 problem = str(refusal if isinstance(refusal, ReviewError) else error)
-                return self._page(request, drafts=drafts, fields=error.fields, problem=problem)
+                return self.wait(request, problem, drafts=drafts, fields=error.fields)
         # Parts of another decision are refused, as everywhere.
         options: dict[str, object] = {"message": message, "args": args}
         options["digest"] = str(form.get("digest", "")) or None
         if kind == "remember":  # an approval of later calls, too
             kind, seconds = "approve", whole_number(str(form.get("seconds", "")))
             if seconds is None:
-                return self._page(request, problem="Say for how long.")
+                return self.wait(request, "Say for how long.")
             remember: dict[str, object] = {"seconds": seconds}
             if form.get("calls") == "any":
                 remember["when"] = {}
@@ -142,7 +157,7 @@ class InboxPages(Endpoints):
         try:
             self._decide(request, wait, kind, options)
         except (ReviewError, AlreadyDecided, ClaimedByOther) as error:
-            return self._page(request, error, drafts=drafts)
+            return self.wait(request, error, drafts=drafts)
         return self._after(request)
 
     def _decide(self, request: Request, wait: Wait, kind: str, options: Mapping[str, Any]) -> None:
@@ -163,7 +178,7 @@ class InboxPages(Endpoints):
         """The page of a wait after a form."""
         # htmx puts the answer into the page. With 303, a reload does not send the form again.
         if is_partial(request):
-            return self._page(request)
+            return self.wait(request)
         return RedirectResponse(f"/inbox/{request.path_params['wait']}", status_code=303)
 
     def claim(self, request: Request) -> Values | Response:
@@ -185,7 +200,7 @@ class InboxPages(Endpoints):
         entries = self._inbox(request).audit(**filters, before=before, limit=ENTRIES + 1)
         older = entries[ENTRIES - 1].number if len(entries) > ENTRIES else None
         deeds = deeds_of(self._service, entries[:ENTRIES], tenant)
-        titles = titles_of(self._service, {deed.entry.thread_id for deed in deeds}, tenant)
+        titles = titles_of(self._service, {entry.thread_id for entry, _ in deeds}, tenant)
         return {**filters, "deeds": deeds, "titles": titles, "older": older, "before": before}
 
     # Several waits
@@ -223,7 +238,7 @@ class InboxPages(Endpoints):
                 problem = str(error)
             results.append((item, problem))
         report = {"kind": kind, "results": results}
-        return {**found_waits(self._service, request), "report": report}
+        return {**self.waits(request), "report": report}
 
     def _chosen(self, request: Request, ids: list[str]) -> list[ShownWait]:
         if not ids:

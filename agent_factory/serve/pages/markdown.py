@@ -54,22 +54,12 @@ def plain_words(text: str) -> str:
 
 def leads_elsewhere(url: str) -> bool:
     """Return True if a link to an address leads to another site or a mailbox."""
-    return _MARKDOWN.validateLink(url)
-
-
-class _Markdown(MarkdownIt):
-    """Markdown whose links lead to other sites and to mailboxes alone."""
-
-    def validateLink(self, url: str) -> bool:
-        """Return True if a link may lead to an address."""
-        try:
-            parts = urlsplit(url)
-        except ValueError:  # such as "http://["
-            return False
-        # Without a host, an address is within this site.
-        return parts.scheme == "mailto" or (
-            parts.scheme in ("http", "https") and bool(parts.netloc)
-        )
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as "http://["
+        return False
+    # Without a host, an address is within this site.
+    return parts.scheme == "mailto" or (parts.scheme in ("http", "https") and bool(parts.netloc))
 
 
 def _shown(tokens: Iterable[Token]) -> Iterator[Token]:
@@ -122,5 +112,6 @@ def _code(code: str, language: str) -> str:
 
 
 # No HTML: models are not trusted. No images: see `markdown`.
-_MARKDOWN = _Markdown("commonmark", {"html": False})
+_MARKDOWN = MarkdownIt("commonmark", {"html": False})
 _MARKDOWN.enable(["table", "strikethrough"]).disable("image")
+_MARKDOWN.validateLink = leads_elsewhere  # type: ignore[method-assign]

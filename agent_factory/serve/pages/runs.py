@@ -87,8 +87,11 @@ class RunPages(Endpoints):
             nodes = node_spans(self._service, info.id, since, is_at_work=is_at_work)
         failure, can_retry = None, False
         if summary.status == "failed":
-            can_retry = is_last and info.status == "failed"
-            failed = failed_nodes(self._service, info.id) if can_retry else []
+            can_retry, failed = is_last and info.status == "failed", list[str]()
+            # The agent may not be in this process, or has changed since.
+            with suppress(AgentFactoryError):
+                tasks = self._service.threads.state(info.id).tasks if can_retry else ()
+                failed = [task.name for task in tasks if task.error]
             failure = failure_of(summary.error or "", steps, failed)
         return {
             "run": summary,
@@ -124,9 +127,7 @@ class RunPages(Endpoints):
 def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool) -> list[Span]:
     """Steps of an agent after a moment, from the times of its checkpoints.
 
-    Args:
-        since: The moment, in seconds since 1970.
-        is_at_work: Whether the last step has not ended.
+    The last step of an agent at work has no end.
     """
     spans: list[Span] = []
     after: float | None = None
@@ -142,13 +143,3 @@ def node_spans(service: Service, thread: str, since: float, *, is_at_work: bool)
                 break
             after = at
     return spans
-
-
-def failed_nodes(service: Service, thread: str) -> list[str]:
-    """The failed nodes of the last run of a thread, if its agent is in this process."""
-    try:
-        tasks = service.threads.state(thread).tasks
-    # The agent is not in this process, or has changed since.
-    except AgentFactoryError:
-        return []
-    return [task.name for task in tasks if task.error]

@@ -40,9 +40,8 @@ from agent_factory.serve.pages.live import (
 from agent_factory.serve.pages.picture import picture_of
 from agent_factory.serve.pages.rendering import Values, is_partial
 from agent_factory.serve.pages.thread_rows import activity_of, thread_rows
-from agent_factory.serve.pages.verdicts import AUDIT, verdicts
 from agent_factory.serve.pages.waits import shown_wait
-from agent_factory.serve.pages.wording import Wording
+from agent_factory.serve.pages.wording import AUDIT, Wording, verdicts
 from agent_factory.serve.principal import LOCAL
 from agent_factory.service import ThreadInfo, can_be_steered
 
@@ -226,18 +225,12 @@ class StudioPages(Endpoints):
         if busy is not None and waiting is None:
             # The choice was about the run, not about a question.
             waiting = self._service.waiting(agent)
-        arguments: Mapping[str, Any] = {
-            "thread": thread,
-            "message": message if has_message else None,
-            "checkpoint": checkpoint,
-            "interrupt_before": form.getlist("interrupt_before") or None,
-            "interrupt_after": form.getlist("interrupt_after") or None,
-            "tenant": principal.tenant,
-            "waiting": waiting,
-            "busy": busy,
-            "by": principal.name,
-        }
-        run = self._service.submit(agent, **arguments)
+        options: Any = {"busy": busy, "waiting": waiting, "checkpoint": checkpoint}
+        for name in ("interrupt_before", "interrupt_after"):
+            options[name] = form.getlist(name) or None
+        who = {"tenant": principal.tenant, "by": principal.name}
+        content = message if has_message else None
+        run = self._service.submit(agent, thread=thread, message=content, **options, **who)
         place = f"/studio/threads/{run.thread_id}"
         if not is_partial(request):
             return RedirectResponse(place, status_code=303)

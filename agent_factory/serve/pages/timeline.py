@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent_factory.serve.pages.conversation import in_one_line, shortened
-from agent_factory.serve.pages.verdicts import PAST, changes
+from agent_factory.serve.pages.wording import PAST, changes
 from agent_factory.service import RunSummary, Step, Wait
 
 WIDTH = 1000.0
@@ -16,23 +15,13 @@ WIDTH = 1000.0
 _LEAST = 5.0  # units of a bar: a short bar stays visible
 _WAIT_SHARE = 0.35  # most of one wait, of the time in which the run worked
 
-KINDS = {
-    "queue": "Queue",
-    "model": "Model call",
-    "tool": "Tool",
-    "hook": "Middleware",
-    "wait": "Wait",
-    "node": "Step",
-}
-"""Kinds of rows, in words."""
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Span:
-    """Part of a run, before its placement on the axis.
+    """Part of a run, and its bar on the axis.
 
     Args:
-        kind: A key of `KINDS`.
+        kind: "queue", "model", "tool", "hook", "wait", or "node" for a step from checkpoints.
         name: The part at work, or the object of the wait.
         at: The begin, in seconds since 1970.
         until: The end; None before the end.
@@ -40,6 +29,10 @@ class Span:
         error: The type and the text of an error, or "".
         link: The address of a page, or "".
         step: The step, with tokens and cost.
+        x: The begin of the bar, from 0 to `WIDTH`.
+        width: The length of the bar.
+        offset: Seconds since the begin of the run.
+        seconds: The duration so far.
     """
 
     kind: str
@@ -50,34 +43,10 @@ class Span:
     error: str = ""
     link: str = ""
     step: Step | None = None
-
-    @property
-    def is_wait(self) -> bool:
-        """True if the run did nothing meanwhile."""
-        return self.kind in ("queue", "wait")
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """Span on the axis.
-
-    Args:
-        x: The begin of the bar, from 0 to `WIDTH`.
-        width: The length of the bar.
-        offset: Seconds since the begin of the run.
-        seconds: The duration so far.
-    """
-
-    span: Span
-    x: float
-    width: float
-    offset: float
-    seconds: float
-
-    @property
-    def kind(self) -> str:
-        """The kind in words."""
-        return KINDS[self.span.kind]
+    x: float = 0.0
+    width: float = 0.0
+    offset: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +58,13 @@ class Timeline:
         is_cut: Whether waits are drawn shorter than they were.
     """
 
-    bars: list[Bar]
+    bars: list[Span]
     seconds: float
     is_cut: bool
 
 
 class Axis:
     """Axis of time, on which waits take at most a share of the time in which the run worked.
-
-    Args:
-        begin: The first moment.
-        end: The last moment.
-        waits: Begins and ends of waits.
 
     >>> axis = Axis(0.0, 102.0, [(1.0, 101.0)])
     >>> [round(axis.place(moment)) for moment in (0.0, 1.0, 101.0, 102.0)], axis.is_cut
@@ -118,31 +82,22 @@ class Axis:
         active = (end - begin) - sum(stop - start for start, stop in merged)
         # A run without work has no other scale.
         most = active * _WAIT_SHARE if active > 0 else end - begin
-        self._moments, self._places, drawn = [begin], [0.0], 0.0
-        self.is_cut = False
-        for start, stop in merged:
-            drawn += max(0.0, start - self._moments[-1])
-            self._moments.append(start)
-            self._places.append(drawn)
-            self.is_cut = self.is_cut or stop - start > most
-            drawn += min(stop - start, most)
-            self._moments.append(stop)
-            self._places.append(drawn)
-        drawn += max(0.0, end - self._moments[-1])
-        self._moments.append(max(end, self._moments[-1]))
-        self._places.append(drawn)
-        self._scale = WIDTH / drawn if drawn > 0 else 0.0
+        self._cuts = [(start, stop) for start, stop in merged if stop - start > most]
+        self._begin, self._end, self._most = begin, end, most
+        self.is_cut = bool(self._cuts)
 
     def place(self, moment: float) -> float:
         """The place of a moment, from 0 to `WIDTH`."""
-        number = bisect_right(self._moments, moment)
-        if number == 0:
-            return 0.0
-        if number == len(self._moments):
-            return WIDTH
-        before, after = self._moments[number - 1], self._moments[number]
-        low, high = self._places[number - 1], self._places[number]
-        return (low + (high - low) * (moment - before) / (after - before)) * self._scale
+        whole = self._drawn(self._end)
+        return self._drawn(min(moment, self._end)) / whole * WIDTH if whole > 0 else 0.0
+
+    def _drawn(self, moment: float) -> float:
+        """Seconds from the begin to a moment, without those that are cut from waits."""
+        seconds = max(0.0, moment - self._begin)
+        for start, stop in self._cuts:
+            share = 1 - self._most / (stop - start)
+            seconds -= share * max(0.0, min(moment, stop) - start)
+        return seconds
 
 
 def timeline_of(
@@ -152,18 +107,11 @@ def timeline_of(
     nodes: Sequence[Span],
     now: float,
 ) -> Timeline:
-    """The timeline of a run.
-
-    Args:
-        steps: The recorded steps.
-        nodes: Later steps, from checkpoints.
-        now: The time, in seconds since 1970.
-    """
+    """The timeline of a run; `nodes` are steps from checkpoints, later than the recorded ones."""
     # A step of a worker whose clock is ahead may end later than now.
     end = run.ended_at or max([now, *(step.at + step.seconds for step in steps)])
-    queue = Span(
-        "queue", "Waits for a worker", run.created_at, run.started_at or run.ended_at, link=""
-    )
+    begin = run.started_at or run.ended_at
+    queue = Span("queue", "Waits for a worker", run.created_at, begin)
     spans = [queue, *map(span_of_step, steps), *map(span_of_wait, waits), *nodes]
     spans.sort(key=lambda span: span.at)
 
@@ -172,15 +120,16 @@ def timeline_of(
         at = min(max(span.at, run.created_at), end)
         return at, min(max(span.until or end, at), end)
 
-    axis = Axis(run.created_at, end, (bounds(span) for span in spans if span.is_wait))
-    bars = []
+    # The run does nothing meanwhile.
+    waiting = (bounds(span) for span in spans if span.kind in ("queue", "wait"))
+    axis = Axis(run.created_at, end, waiting)
     for span in spans:
         at, until = bounds(span)
         # A bar at the end of the axis needs room to be seen, too.
         x = min(axis.place(at), WIDTH - _LEAST)
-        width = max(axis.place(until) - x, _LEAST)
-        bars.append(Bar(span, round(x, 1), round(width, 1), at - run.created_at, until - at))
-    return Timeline(bars, end - run.created_at, axis.is_cut)
+        span.x, span.width = round(x, 1), round(max(axis.place(until) - x, _LEAST), 1)
+        span.offset, span.seconds = at - run.created_at, until - at
+    return Timeline(spans, end - run.created_at, axis.is_cut)
 
 
 def span_of_step(step: Step) -> Span:

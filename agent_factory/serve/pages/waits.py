@@ -11,16 +11,12 @@ from starlette.requests import Request
 
 from agent_factory.errors import ArgumentError
 from agent_factory.factory import tools_of
-from agent_factory.serve.body import number
 from agent_factory.serve.pages.forms import Field, fields_of
 from agent_factory.serve.pages.history import QueuedMessage, held_messages
 from agent_factory.serve.pages.thread_rows import in_a_row
-from agent_factory.serve.pages.verdicts import changes
+from agent_factory.serve.pages.wording import changes
 from agent_factory.serve.wait_texts import may_decide_about
 from agent_factory.service import NotFound, Service, Wait
-
-PAGE = 50
-"""Waits on a page."""
 
 SPANS = {3600: "an hour", 86400: "a day", 7 * 86400: "seven days", 30 * 86400: "30 days"}
 """For how long people can approve later calls, in seconds."""
@@ -35,8 +31,6 @@ class ShownWait:
 
     Args:
         description: The purpose of the tool.
-        fields: The arguments, to be edited.
-        may_decide: Whether the reader may decide.
         title: The first words of the user in the thread.
         held: Messages of the user since then.
         words: The last words of the user.
@@ -80,29 +74,6 @@ class ShownWait:
         if wait.claimed_by not in (None, name):
             return f"is claimed by {wait.claimed_by}"
         return "" if kind in wait.allowed else f"takes no {kind!r}, only {', '.join(wait.allowed)}"
-
-
-def found_waits(service: Service, request: Request) -> dict[str, Any]:
-    """Values of a page with the list of waits for a request."""
-    query, principal = request.query_params, request.state.principal
-    inbox, offset = service.inbox(principal.tenant), number(request, "offset", 0)
-    filters: Any = {name: query.get(name) or None for name in ("agent", "tool", "text")}
-    mine = query.get("mine") == "1"
-    # With the first of the next page.
-    rows = inbox.waits(
-        **filters, claimed_by=principal.name if mine else None, limit=PAGE + 1, offset=offset
-    )
-    return {
-        "found": shown_waits(service, rows[:PAGE], request),
-        "total": inbox.count(),
-        "offset": offset,
-        "page_size": PAGE,
-        "more": offset + PAGE if len(rows) > PAGE else None,
-        "wanted": filters,
-        "mine": mine,
-        "agent_names": [*service.agents],
-        "tool_names": inbox.tools(),
-    }
 
 
 def shown_waits(service: Service, waits: Sequence[Wait], request: Request) -> list[ShownWait]:

@@ -1,20 +1,48 @@
-"""Wording: events of a thread, in words."""
+"""Wording: events of a thread, decisions about calls and other acts of people, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from agent_factory.providers import text_of
-from agent_factory.serve.pages.conversation import in_one_line
+from agent_factory.review import StandingApproval
+from agent_factory.serve.pages.conversation import in_one_line, shortened
 from agent_factory.serve.pages.markdown import plain_words
-from agent_factory.serve.pages.verdicts import changes
-from agent_factory.service import Wait
+from agent_factory.serve.pages.rendering import duration
+from agent_factory.service import AuditEntry, Service, Wait
 
 LONGEST = 160
 """Most characters of a quotation."""
+
+AUDIT = 500
+"""Entries of the audit that the conversation of a thread reads."""
+
+PAST = {
+    "approve": "approved",
+    "edit": "changed",
+    "reject": "rejected",
+    "respond": "answered",
+    "cancel": "cancelled the run",
+    "claim": "claimed a call of",
+    "release": "released a call of",
+    "escalate": "made urgent a call of",
+    "withdraw": "withdrew the question about",
+    "remember": "approved later calls of",
+    "allow": "had approved, by a standing approval,",
+    "revoke": "revoked the approval of later calls of",
+    "write": "wrote to the thread",
+    "steer": "sent a message to the run",
+    "copy": "copied the thread",
+    "delete": "deleted the thread",
+    "delete run": "deleted a run",
+    "undo": "undid effects",
+    "stranded": "put back: the agent lacks the node",
+}
+"""Acts, by `AuditEntry.what`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +53,9 @@ class Line:
         who: A person or an agent.
         did: The action, such as "approved".
         tool: The tool, if there is one.
-        how: Arguments, a text, or a change.
+        how: Arguments, a text, a change, or a reason.
         kind: "human", "ai", "tool" or "decision", for the style.
+        args: The original arguments, if `how` is something else.
     """
 
     who: str
@@ -34,19 +63,15 @@ class Line:
     tool: str = ""
     how: str = ""
     kind: str = "ai"
+    args: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """Words for the events of a thread.
-
-    Args:
-        agent: The name of the agent.
-        author: Who writes to the agent, such as "the user".
-    """
+    """Words for the events of a thread, in which an author, such as "the user", asks an agent."""
 
     agent: str
-    author: str = "the user"
+    author: str
 
     def lines(self, before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> list[Line]:
         """The events between two states, by their messages."""
@@ -131,3 +156,84 @@ def quoted(text: str) -> str:
     """A text in one line and in quotes, a long one cut."""
     line = " ".join(text.split())
     return f"“{line if len(line) <= LONGEST else f'{line[: LONGEST - 1]}…'}”"
+
+
+def changes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """Describe the changes of an edit to arguments.
+
+    >>> changes({"order": "A1", "euros": 40}, {"order": "A1", "euros": 10, "note": "paid"})
+    "euros 40 → 10, note: 'paid'"
+    """
+    parts = []
+    for name in {**before, **after}:
+        if name not in after:
+            parts.append(f"{name} {shortened(before[name])} left out")
+        elif name not in before:
+            parts.append(f"{name}: {shortened(after[name])}")
+        elif before[name] != after[name]:
+            parts.append(f"{name} {shortened(before[name])} → {shortened(after[name])}")
+    return ", ".join(parts)
+
+
+def deed_of(
+    entry: AuditEntry, wait: Wait | None = None, approval: StandingApproval | None = None
+) -> Line:
+    """An entry of the audit in words, with the wait or the standing approval, if still there."""
+    what, detail = PAST.get(entry.what, entry.what), entry.detail
+    detail = detail if isinstance(detail, Mapping) else {}
+    call = detail.get("call")
+    if not isinstance(call, Mapping):
+        tool, args = str(detail.get("tool", "")), detail.get("args")
+        how = in_one_line(args) if isinstance(args, Mapping) else ""
+        if entry.what == "remember":
+            how = f"{detail.get('when', '')}, for {duration(detail.get('seconds', 0))}"
+        elif approval is not None and not tool:
+            tool, how = approval.tool, approval.condition
+        elif wait is not None and not tool:
+            tool, how = wait.tool, in_one_line(wait.args)
+        # The tool is not known once the thread is deleted.
+        return Line(entry.who, what if tool else what.removesuffix(" of"), tool, how)
+    decision, runs = detail.get("decision") or {}, detail.get("runs")
+    tool, args = str(call["name"]), in_one_line(call["args"])
+    if entry.what == "edit" and isinstance(runs, Mapping):
+        if runs["name"] != tool:
+            tool = f"{tool} into {runs['name']}"
+        how = changes(call["args"], runs["args"]) or "nothing"
+        return Line(entry.who, what, tool, how, args=args)
+    if entry.what == "approve":
+        return Line(entry.who, what, tool, args)
+    message = decision.get("message")
+    return Line(entry.who, what, tool, "" if message is None else str(message), args=args)
+
+
+def deeds_of(
+    service: Service, entries: Sequence[AuditEntry], tenant: str
+) -> list[tuple[AuditEntry, Line]]:
+    """Entries of the audit of a tenant in words, with two queries for all of them."""
+    waits = {entry.wait_id for entry in entries if entry.wait_id}
+    decided = {wait.id: wait for wait in service.inbox(tenant).find(ids=waits)} if waits else {}
+    # The entry of a revocation has the id of the approval alone.
+    is_revoked = any(entry.what == "revoke" for entry in entries)
+    approvals = service.approvals(tenant=tenant, active=False) if is_revoked else ()
+    standing = {approval.id: approval for approval in approvals}
+
+    def approval_of(entry: AuditEntry) -> StandingApproval | None:
+        return standing.get(entry.detail["approval"]) if entry.what == "revoke" else None
+
+    return [(e, deed_of(e, decided.get(e.wait_id or ""), approval_of(e))) for e in entries]
+
+
+def verdicts(entries: Iterable[AuditEntry]) -> dict[str, list[str]]:
+    """Decisions about calls of a thread, in words, by the ids of the calls, the oldest first.
+
+    The audit has the newest entry first.
+    """
+    lines: dict[str, list[str]] = defaultdict(list)
+    for entry in reversed(list(entries)):
+        call = entry.detail.get("call") if isinstance(entry.detail, Mapping) else None
+        if isinstance(call, Mapping):
+            deed = deed_of(entry)
+            change = "" if entry.what == "approve" else deed.how
+            line = f"{deed.did} by {deed.who}"
+            lines[str(call["id"])].append(f"{line}: {change}" if change else line)
+    return lines
