@@ -18,7 +18,6 @@ from agent_factory.structured_output.strategies import (
     ProviderStrategy,
     ResponseFormat,
     SchemaT,
-    ToolStrategy,
     as_response_format,
 )
 
@@ -36,7 +35,7 @@ class PartialAnswer(dict[str, Any], Generic[SchemaT]):
 
     Attributes:
         schema: The name of the schema, which tells the members of a union apart; None for an answer
-            from elsewhere than the model.
+            from elsewhere than the model, and for JSON as text with a union.
         restarted: True if the object replaces the object before, and does not continue it.
         answer: The instance of the schema; None until the agent accepts the answer.
     """
@@ -73,7 +72,7 @@ class PartialAnswerReader(Generic[SchemaT]):
         by_tool = getattr(strategy, "by_tool", strategy)
         specs = by_tool.schema_specs if self._in_calls else [strategy.schema_spec]
         self._specs = {spec.name: spec for spec in specs}
-        self._in_text = not isinstance(strategy, ToolStrategy) and len(specs) == 1
+        self._in_text = len(specs) == 1
         # The namespace of the agent: the first part may have a longer one, of an agent inside.
         self._namespace: tuple[str, ...] | None = None
         self._message = PartialMessage()

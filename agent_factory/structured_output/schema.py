@@ -180,6 +180,8 @@ class SchemaSpec:
         if not self.is_json:
             # Validate as JSON: a strict model accepts a date as a string only from there.
             return self._adapter.validate_json(to_json(value))
+        if not (self.is_wrapped or isinstance(value, Mapping)):
+            raise ValueError(f"{value!r} is not of type 'object'")
         if errors := self._json_schema.errors(value):
             raise ValueError("; ".join(errors))
         return value

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import UnionType
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
@@ -124,6 +125,13 @@ class ToolStrategy(Generic[SchemaT]):
         calls: list[Any] = [call for call in all_calls if call["name"] in self.bindings]
         try:
             if not all_calls:
+                # Prompts ask for JSON, too. JSON for two schemas of a union is not an answer.
+                values = []
+                for spec in self.schema_specs:
+                    with suppress(StructuredOutputError):
+                        values.append(ProviderStrategyBinding[SchemaT](spec).parse(message))
+                if len(values) == 1 and values[0] is not None:
+                    return [], values[0]
                 how = f"Call {' or '.join(self.bindings)} to give it."
                 raise MissingStructuredOutputError(list(self.bindings), message, how)
             if len(calls) > 1:
@@ -172,13 +180,9 @@ class ProviderStrategy(Generic[SchemaT]):
         self.schema = schema
         self.max_retries = _count(max_retries)
         self.schema_spec = SchemaSpec.of(schema, strict)
+        self.strict = self.schema_spec.strict
         # Read for its error: an invalid schema is refused when the strategy is made.
         _ = self.schema_spec.json_schema
-
-    @property
-    def strict(self) -> bool | None:
-        """Whether the provider is to enforce the schema; None leaves it to the provider."""
-        return self.schema_spec.strict
 
     @cached_property
     def binding(self) -> ProviderStrategyBinding[SchemaT]:
@@ -333,13 +337,15 @@ class OutputToolBinding(_Binding[SchemaT]):
         Raises:
             ValueError: The arguments do not match the schema.
         """
-        value: SchemaT = self.spec.parse(tool_args)
-        return value
+        return cast(SchemaT, self.spec.parse(tool_args))
+
+
+_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*)```\s*", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class ProviderStrategyBinding(_Binding[SchemaT]):
-    """Parser of the text of a provider's structured answer."""
+    """Parser of a text that is a structured answer: JSON, perhaps in a fence of Markdown."""
 
     def parse(self, message: AIMessage) -> SchemaT:
         """Return the text of a message as an instance of the schema.
@@ -348,16 +354,16 @@ class ProviderStrategyBinding(_Binding[SchemaT]):
             MissingStructuredOutputError: The text is not JSON.
             StructuredOutputValidationError: The JSON does not match the schema.
         """
+        fence = _FENCE.fullmatch(message.text)
         try:
-            value = json.loads(message.text)
+            value = json.loads(fence[1] if fence else message.text)
         except ValueError:
             how = f"Answer with JSON that matches {self.spec.name}, and nothing else."
             raise MissingStructuredOutputError([self.spec.name], message, how) from None
         try:
-            parsed: SchemaT = self.spec.parse(value)
+            return cast(SchemaT, self.spec.parse(value))
         except Exception as error:  # Validators of a schema may raise anything.
             raise StructuredOutputValidationError(self.spec.name, error, message) from error
-        return parsed
 
 
 def _explanation(

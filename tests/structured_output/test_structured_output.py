@@ -244,6 +244,8 @@ BROKEN: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": None}
     "step, kind, words",
     [
         ("It is fine.", "human", "Call Weather or News to give it."),
+        ('{"degrees": 99}', "human", "Call Weather or News to give it."),
+        ('{"degrees": 18, "headline": "Sun"}', "human", "Call Weather or News to give it."),
         (AIMessage("", invalid_tool_calls=[BROKEN]), "tool", "Error"),
         ([{"name": "serch", "args": {}}], "tool", "Error: serch is not a valid tool, try one of ["),
         (
@@ -519,17 +521,20 @@ def test_a_model_is_called_again_up_to_max_retries_times(
     assert isinstance(caught.value.__cause__, StructuredOutputError)
 
 
+@each("tools, options, retries", [([], {"max_retries": 1}, 1), ([look], {}, 3)])
 @each(
     "strategy, by_provider", [(AutoStrategy, False), (AutoStrategy, True), (ProviderStrategy, True)]
 )
-def test_every_strategy_takes_max_retries(call: Any, strategy: Any, by_provider: bool) -> None:
+def test_every_strategy_takes_max_retries(
+    call: Any, strategy: Any, by_provider: bool, tools: Any, options: Any, retries: int
+) -> None:
     """AutoStrategy too, so that nobody has to know how the model answers."""
-    profile: Any = {"structured_output": by_provider}
-    model = ScriptedChatModel(["{}" if by_provider else [answer(99)]] * 9, profile=profile)
-    built = create_agent(model, response_format=strategy(Weather, max_retries=1))
-    with pytest.raises(OutputError, match="retries: 1"):
+    bad: Any = ["{}", "No."] if by_provider else [[answer(99)]]
+    model = ScriptedChatModel(bad * 9, profile={"structured_output": by_provider})
+    built = create_agent(model, tools, response_format=strategy(Weather, **options))
+    with pytest.raises(OutputError, match=f"retries: {retries}"):
         call(built, ASK)
-    assert len(model.requests) == 2
+    assert len(model.requests) == retries + 1
     assert ("response_format" in model.requests[0].kwargs) is by_provider
 
 
