@@ -22,6 +22,8 @@ from agent_factory.service import (
     DecisionForbidden,
     NotFound,
     ReadOnly,
+    RunCancelled,
+    RunFailed,
     ThreadBusy,
 )
 
@@ -68,7 +70,7 @@ _TYPE = re.compile(rf"\b(?:(?<=got )|an? )({'|'.join(_TYPES)})\b")
 
 
 def text_of(error: AgentFactoryError) -> str:
-    """An error for a client over HTTP: in words of JSON, and without a hint for Python.
+    """An error as text for people: in words of JSON, without codes, ids of runs, hints for Python.
 
     >>> from agent_factory.service import ThreadBusy
     >>> text_of(ThreadBusy("thread 't'", "is running.", "Submit it with busy='queue'."))
@@ -76,16 +78,17 @@ def text_of(error: AgentFactoryError) -> str:
     """
     # A client over HTTP cannot follow a hint for Python.
     hint = "" if _PYTHON.search(error.hint) else error.hint
-    return in_json_words(f"{error.subject}: {sentence(error.reason)} {hint}".strip())
+    subject = "The run" if isinstance(error, RunFailed | RunCancelled) else f"{error.subject}:"
+    return in_json_words(f"{subject} {sentence(error.reason)} {hint}".strip())
 
 
 def in_json_words(text: str) -> str:
-    """A text without the code of an error, and with JSON's names of types.
+    """A text without codes of errors, and with JSON's names of types.
 
     >>> in_json_words("[AF337] refund: expected a dict, got str ('approve').")
     "refund: expected an object, got a string ('approve')."
     """
-    return _TYPE.sub(lambda match: _TYPES[match[1]], re.sub(r"^\[AF\d+\] ", "", text))
+    return _TYPE.sub(lambda match: _TYPES[match[1]], re.sub(r"\[AF\d+\] ", "", text))
 
 
 def refusal_of(
@@ -153,6 +156,6 @@ def error_response(
     # Routes of OpenAI's API, whose clients read another form of errors.
     if not path.startswith("/v1/"):
         return JsonResponse({"detail": text}, status_code=status, headers=headers)
-    kind = "server_error" if status >= 500 else "invalid_request_error"
+    kind = "server_error" if status >= 500 or status == 424 else "invalid_request_error"
     error = {"message": text, "type": kind, "param": param, "code": code}
     return JsonResponse({"error": error}, status_code=status, headers=headers)

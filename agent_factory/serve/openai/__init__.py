@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from agent_factory.serve.body import read_body
 from agent_factory.serve.client_tools import client_settings
-from agent_factory.serve.errors import error_response
+from agent_factory.serve.errors import error_response, text_of
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.openai.chat import CODES, Chat
 from agent_factory.serve.openai.requests import (
@@ -45,13 +45,10 @@ def routes(service: Service) -> list[Route]:
         name = request.path_params["model"]
         return JsonResponse(_model(name)) if name in service.agents else no_model(request, name)
 
-    async def complete(request: Request) -> Response:
-        return await complete_chat(service, request)
-
     return [
         Route("/v1/models", models),
         Route("/v1/models/{model:path}", model),
-        Route("/v1/chat/completions", complete, methods=["POST"]),
+        Route("/v1/chat/completions", partial(complete_chat, service), methods=["POST"]),
     ]
 
 
@@ -93,11 +90,10 @@ async def complete_chat(service: Service, request: Request) -> Response:
         try:
             answer = await chat.answer()
         except (RunFailed, RunCancelled) as error:
-            # Clients try again by themselves, and would pay three times.
-            headers["x-should-retry"] = "false"
-            return error_response(
-                request, 500, str(error), code=CODES[type(error)], headers=headers
-            )
+            # No client repeats a request with status 424, "Failed Dependency", and pays twice. The
+            # AI SDK and the router of LiteLLM repeat 409 and 500 in spite of "x-should-retry".
+            code = CODES[type(error)]
+            return error_response(request, 424, text_of(error), code=code, headers=headers)
         return JsonResponse(answer, headers=headers)
 
     async def stop(_: object) -> None:

@@ -20,6 +20,7 @@ from agent_factory.errors import AgentFactoryError
 from agent_factory.middleware.client_tools import CLIENT_RESPONSE_FORMAT, CLIENT_TOOL_CHOICE_AT
 from agent_factory.providers import ending_of, refusal_text
 from agent_factory.serve.client_tools import DIGEST, digest_of, is_client_call
+from agent_factory.serve.errors import text_of
 from agent_factory.serve.exchange import TOKENS, Exchange, last_answer, reviews_of
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.openai.requests import (
@@ -263,7 +264,7 @@ class Chat:
                 yield {"data": to_json({**head, "choices": [], "usage": await self._usage()})}
         except AgentFactoryError as error:
             # The status was sent before the first piece, so the error is an event.
-            failed = {"message": str(error), "type": "server_error", "param": None}
+            failed = {"message": text_of(error), "type": "server_error", "param": None}
             yield {"data": to_json({"error": {**failed, "code": CODES.get(type(error))}})}
         await self._delete(messages, waits)
         # Clients read on until this comes.

@@ -16,28 +16,28 @@ from langchain_core.messages import (
 from pydantic import BaseModel, ConfigDict, Field
 
 _OF_THE_MODEL = {
-    "frequency_penalty", "max_completion_tokens", "max_tokens", "parallel_tool_calls",
-    "presence_penalty", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort",
-    "safety_identifier", "seed", "service_tier", "store", "temperature", "top_k", "top_p",
-    "verbosity",
+    "chat_template_kwargs", "enable_thinking", "frequency_penalty", "include_reasoning",
+    "logit_bias", "max_completion_tokens", "max_tokens", "min_p", "min_tokens", "mirostat",
+    "mirostat_eta", "mirostat_tau", "parallel_tool_calls", "prediction", "presence_penalty",
+    "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning",
+    "reasoning_effort", "repeat_last_n", "repeat_penalty", "repetition_penalty",
+    "safety_identifier", "seed", "service_tier", "stop", "stop_token_ids", "store", "temperature",
+    "thinking", "thinking_budget", "top_k", "top_p", "typical_p", "verbosity",
 }  # fmt: skip
-"""Settings of chat clients that the agent's own settings override."""
+"""Settings of the model in clients of OpenAI, vLLM, llama.cpp and OpenRouter. The agent decides."""
 
-_WITHOUT_EFFECT: dict[str, tuple[object, ...]] = {
+_OF_THE_ANSWER: dict[str, tuple[object, ...]] = {
     "audio": (),
     "function_call": ("none", "auto"),
     "functions": ([],),
-    "logit_bias": ({},),
     "logprobs": (False,),
     "modalities": (["text"],),
     "moderation": (),
     "n": (1,),
-    "prediction": (),
-    "stop": ([],),
     "top_logprobs": (0,),
     "web_search_options": (),
 }
-"""Other fields of OpenAI's API, with values that ask for nothing."""
+"""Fields of OpenAI's API that change the form of an answer, with values that change nothing."""
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -82,12 +82,12 @@ def check_fields(body: ChatRequest) -> None:
         Refused: The request has an unsupported field.
     """
     for name, value in (body.model_extra or {}).items():
-        if name in _OF_THE_MODEL or value is None or value in _WITHOUT_EFFECT.get(name, ()):
+        if name in _OF_THE_MODEL or value is None or value in _OF_THE_ANSWER.get(name, ()):
             continue
-        if name not in _WITHOUT_EFFECT:
+        if name not in _OF_THE_ANSWER:
             # As OpenAI answers.
             raise Refused(name, f"Unknown parameter: {name!r}.", "unknown_parameter")
-        text = f"{name} is not supported by this server. The agent decides about it."
+        text = f"{name} is not supported by this server: it changes the form of the answer."
         raise Refused(name, text)
 
 
