@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -36,8 +37,11 @@ class DeveloperPages(Endpoints):
         if form.get("checkpoint") != id_of(state):
             text = "The state has changed since it was shown. Look at it, and edit it again."
             return self.show(request, problem=text)
-        keys = keys_of(agent, state.values)
-        values = read_state(schema_of(agent), keys, form)
+        keys, schema = keys_of(agent, state.values), dict[str, Any]()
+        # Pydantic raises different errors for types without a schema.
+        with suppress(Exception):
+            schema = agent.get_output_jsonschema()
+        values = read_state(schema, keys, form)
         if any(key.error for key in keys):
             return self.show(request, keys=keys, problem="Nothing is written.")
         if not values:
@@ -81,16 +85,6 @@ class DeveloperPages(Endpoints):
         }
 
 
-def schema_of(agent: Graph) -> Mapping[str, Any]:
-    """The JSON schema of the public state of an agent; without one, a schema for any state."""
-    try:
-        schema: Mapping[str, Any] = agent.get_output_jsonschema()
-    # Pydantic raises different errors for types without a schema.
-    except Exception:
-        return {}
-    return schema
-
-
 def keys_of(agent: Graph, values: Mapping[str, object]) -> list[Field]:
     """The keys of the public state of an agent but for the messages, which are in the page."""
     names = agent.output_channels
@@ -107,7 +101,7 @@ def keys_of(agent: Graph, values: Mapping[str, object]) -> list[Field]:
 def read_state(
     schema: Mapping[str, Any], keys: list[Field], form: Mapping[str, object]
 ) -> dict[str, object]:
-    """The edited values. Faults are noted at their keys."""
+    """The edited values. Faults are noted at their keys. Without a schema, any value fits."""
     values: dict[str, object] = {}
     for key in keys:
         text = str(form.get(f"state.{key.name}", key.before)).replace("\r\n", "\n")

@@ -139,7 +139,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "ago": ago,
         "args": in_one_line,
-        "clock": clock,
+        "clock": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC",
         "decider": decider_of,
         "duration": duration,
         "exact": exact,
@@ -149,7 +149,7 @@ def _environment() -> Environment:
         "markdown": markdown,
         "number": lambda amount: f"{amount:,}",
         "result": result_text,
-        "usd": usd,
+        "usd": lambda amount: f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}",
     }
     environment.globals |= {"asset": _asset, "file_limit": LIMIT}
     environment.tests["link"] = leads_elsewhere
@@ -216,16 +216,6 @@ def exact(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit} {int(seconds % size // part)} {small}"
     return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-
-
-def clock(seconds: float) -> str:
-    """A moment, in UTC, to the second."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def usd(amount: float) -> str:
-    """An amount of US dollars, with digits of meaning."""
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
 
 
 def result_text(message: ToolMessage) -> str:

@@ -65,8 +65,12 @@ class StudioPages(Endpoints):
 
     def threads(self, request: Request) -> Values:
         """`GET /studio`: the threads, and a form for a new one."""
+        agents = [
+            {"name": name, "picture": picture_of(agent), "attachments": self._accepted(name)}
+            for name, agent in self._service.agents.items()
+        ]
         agent = request.query_params.get("agent", "")
-        return {**self.rows(request), "agents": self._agents(), "agent": agent}
+        return {**self.rows(request), "agents": agents, "agent": agent}
 
     def rows(self, request: Request) -> Values:
         """`GET /studio/threads`: a part of the list."""
@@ -87,13 +91,6 @@ class StudioPages(Endpoints):
             "agent_names": [*self._service.agents],
             "open": query.get("open", ""),
         }
-
-    def _agents(self) -> list[dict[str, object]]:
-        agents = self._service.agents
-        return [
-            {"name": name, "picture": picture_of(agent), "attachments": self._accepted(name)}
-            for name, agent in agents.items()
-        ]
 
     def _accepted(self, agent: str) -> list[str]:
         """The media types of attachments for an agent."""
@@ -175,7 +172,6 @@ class StudioPages(Endpoints):
             "usage": self._service.threads.usage(info.id),
             "picture": None if agent is None else picture_of(agent),
             "is_at_work": is_at_work,
-            "agents": self._agents(),
         }
 
     def held(self, request: Request) -> Values:
