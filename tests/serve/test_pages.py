@@ -158,6 +158,7 @@ def test_arguments_are_edited_in_a_form(desk: Desk) -> None:
     shown = desk.get(f"/inbox/{wait.id}")
     assert "Pay money back." in shown
     assert "More about it" not in shown
+    assert "Tool execution requires approval" not in shown  # the page says so already
     assert '<option value="&#34;cash&#34;"' in shown
     assert "Approved with changes" in desk.decide(wait, decision="edit", **EDIT).text
     text = "B2 12.5 ['lid', 'handle'] 'first\\nsecond' 2 True cash None"
@@ -325,7 +326,9 @@ def test_who_decided_what_is_shown_at_the_call_and_in_the_audit(desk: Desk) -> N
     assert line == "rejected by ann: Too much"
     audit = unescape(desk.get(f"/inbox/audit?thread={wait.thread_id}"))
     assert f'Too much <span class="meta">asked: {in_one_line(ARGS)}</span>' in audit
-    assert decided("respond", message="Paid by hand")[1] == "answered by ann: Paid by hand"
+    wait, line = decided("respond", message="Paid by hand")
+    assert line == "answered by ann: Paid by hand"
+    assert '<p class="plain quote">Paid by hand</p>' in desk.get(f"/inbox/{wait.id}")
     (newest, *_) = desk.inbox.audit()
     assert newest.detail["via"] == "page"
 

@@ -52,6 +52,14 @@ class Desk:
         self.service.submit(agent, thread=thread, message=message, **options).result(60)
         return self.service.inbox().waits(thread=thread)[0].id
 
+    def refunds(self, thread: str) -> list[str]:
+        """What the refunds of a thread have returned, once its runs have ended."""
+        for run in self.service.threads.runs(thread):
+            if run.status != "cancelled":
+                run.result(60)
+        messages = self.service.threads.state(thread).values["messages"]
+        return [m.text for m in messages if m.type == "tool" and m.name == "refund"]
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
@@ -88,10 +96,10 @@ def protocol_url(database: str) -> Iterator[str]:
 
 
 @contextmanager
-def open_desk(url: str) -> Iterator[Desk]:
+def open_desk(url: str, add: Callable[[Service], None] = add_desk) -> Iterator[Desk]:
     """A desk on a database."""
     with Service(url) as service:
-        add_desk(service)
+        add(service)
         with served(service) as address:
             yield Desk(service, address)
 

@@ -10,10 +10,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 from playwright.sync_api import Page, expect
 
-from agent_factory.service import Service
-from servers import served
 from web.chat_desk import HELD, MARKDOWN, add_chat, bookings, go_on
-from web.conftest import Desk, NewPage
+from web.conftest import Desk, NewPage, open_desk
 from web.test_pages import SIZES, violations
 
 PNG = b64decode(
@@ -38,10 +36,8 @@ TRANSFER = """([kind, content, type]) => {
 
 @pytest.fixture(scope="module")
 def desk(database: str) -> Iterator[Desk]:
-    with Service(database) as service:
-        add_chat(service)
-        with served(service) as address:
-            yield Desk(service, address)
+    with open_desk(database, add_chat) as desk:
+        yield desk
 
 
 @pytest.fixture(autouse=True)
