@@ -78,10 +78,10 @@ args_schema={'type': 'object', 'properties': {}})}
         """Offer the tools of the client."""
         settings, is_first = settings_of(request.messages)
         tools = self.tools_from(settings.get(CLIENT_TOOLS))
+        choice = settings.get(CLIENT_TOOL_CHOICE) if is_first and tools else None
         if tools:
             for tool in request.tools:
                 _refuse_collision(tool, tools)
-            choice = settings.get(CLIENT_TOOL_CHOICE) if is_first else None
             if choice in (None, "auto"):
                 request = request.override(tools=[*request.tools, *tools.values()])
             # The client has requested a call, and cannot see calls of other tools.
@@ -91,11 +91,11 @@ args_schema={'type': 'object', 'properties': {}})}
             elif choice in tools:
                 request = request.override(tools=[tools[choice]], tool_choice=choice)
             else:
-                text = "'auto', 'required' or a tool of the client"
                 hint = f"Its tools are {', '.join(tools)}."
-                reason = f"must be {text}, got {describe(choice)}."
+                reason = f"must be 'auto', 'required' or a client's tool, got {describe(choice)}."
                 raise ArgumentError(CLIENT_TOOL_CHOICE, reason, hint)
-        if (answer := self.format_from(settings.get(CLIENT_RESPONSE_FORMAT))) is not None:
+        answer = self.format_from(settings.get(CLIENT_RESPONSE_FORMAT))
+        if answer is not None and choice in (None, "auto"):  # else a call comes first
             (spec,) = answer.by_tool.schema_specs
             if any(getattr(tool, "name", None) == spec.name for tool in request.tools):
                 reason = f"has the name of a tool, {spec.name!r}."

@@ -156,7 +156,7 @@ def test_tools_and_choices_that_cannot_be_used_are_refused(
     agent, _ = agent_of(["Hi."])
     with pytest.raises(ArgumentError, match=text):
         call(agent, HI, {"configurable": {"thread_id": "1", "client_tools": tools}})
-    with pytest.raises(ArgumentError, match="must be 'auto', 'required' or a tool of the client"):
+    with pytest.raises(ArgumentError, match="must be 'auto', 'required' or a client's tool"):
         call(agent, HI, config(TITLE, choice="go"))
 
 

@@ -139,6 +139,7 @@ def completed(
         (choice,) = response.json()["choices"]
         message = choice["message"]
         return message["content"], message["refusal"], choice["finish_reason"]
+    assert response.text.endswith("data: [DONE]\n\n")
     chunks = [event["choices"][0] for event in events_of(response.text)]
     *reasons, reason = [chunk["finish_reason"] for chunk in chunks]
     assert not any(reasons)

@@ -237,16 +237,6 @@ def test_an_id_of_a_message_counts_per_person(service: Service, options: Any) ->
             service.submit("echo", thread=thread, message="Hi", message_id=message_id)
 
 
-def test_without_a_client(url: str) -> None:
-    body = {"model": "echo", "messages": [user("Hi")], "stream": True}
-    headers = {"authorization": "Bearer ann@acme"}
-    text = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60).text
-    *events, last = [line for line in text.splitlines() if line.startswith("data: ")]
-    assert last == "data: [DONE]"
-    found = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events]
-    assert "".join(one["delta"].get("content", "") for one in found) == "You said: Hi"
-
-
 def function(name: str, **properties: Any) -> Any:
     parameters = {"type": "object", "properties": properties}
     about = {"name": name, "description": f"The {name}.", "parameters": parameters}
@@ -423,6 +413,15 @@ def test_an_answer_in_a_format(ask: Asked, service: Service, name: str, as_text:
     assert plain["content"] == "Hello."
     with pytest.raises(openai.APIError, match=r"The run has failed: OutputError: \w+: no valid"):
         ask(user("Go"), **options)
+
+
+def test_a_requested_call_comes_before_an_answer_in_a_format(ask: Asked, service: Service) -> None:
+    name, model = agent_of(service, CALL)
+    format_ = {"type": "json_schema", "json_schema": {**SCHEMA, "name": "title"}}
+    choice = {"type": "function", "function": {"name": "title"}}
+    options: Any = {"tools": [TITLE], "tool_choice": choice, "response_format": format_}
+    assert ask(user("Go"), model=name, **options)[1] == "tool_calls"
+    assert offered(model) == [(["title"], "title")]
 
 
 def test_a_format_and_tools(ask: Asked, service: Service) -> None:
