@@ -44,6 +44,7 @@ from agent_factory.hooks.flows import (
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.hooks.trace_policy import recorded
+from agent_factory.runtime.watching import observes_nodes
 from agent_factory.structured_output.strategies import Strategy
 from agent_factory.tools.results import LAYER_HINT, bad_request, check_results, named_by_tool
 from agent_factory.topology.model import Layer
@@ -136,6 +137,10 @@ def _tracers(config: RunnableConfig | None) -> list[BaseCallbackHandler]:
     tracers = [
         h for h in handlers if isinstance(h, BaseTracer) or getattr(h, "traces_layers", False)
     ]
+    # A call inside of a layer names the layer as its parent to every handler.
+    others = [h for h in handlers if h not in tracers and not streams_events(h)] if tracers else []
+    if any(map(observes_nodes, others)):
+        return []
     # The handler of `astream_events` in version "v1" copies values, and a model may hold a lock.
     return [tracer for tracer in tracers if not streams_events(tracer)]
 

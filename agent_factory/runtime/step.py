@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from langchain_core.callbacks import CallbackManager
+from langchain_core.callbacks.manager import handle_event
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langgraph.channels import UntrackedValue
@@ -275,7 +275,8 @@ class Stage(Runnable[Any, Any]):
                 elif node.has_trace_policy:
                     step.position.stage.traced.invoke(state, config)  # calls `take_in_span`
                 else:
-                    call_in_span(node, step.position.stage.name, state, config, step.take_in_span)
+                    name = step.position.stage.name
+                    call_in_span(node, name, state, unnamed(config), step.take_in_span)
             except Exception as error:
                 if not step.defer(error):
                     step.show()
@@ -310,6 +311,7 @@ class Stage(Runnable[Any, Any]):
                     # An asynchronous run calls the handler of the stream first.
                     take = partial(step.take_in_span, is_streamed=step.streams_messages)
                     name = step.position.stage.name
+                    config = unnamed(config)
                     await step.spans.call(node, name, state, config, take, streaming=streaming)
             except Exception as error:
                 if not step.defer(error):
@@ -586,11 +588,14 @@ class Step:
         (result, state), self._pending.messages = self._pending.messages, None
         config: Any = self._node_config
         handlers = [each for each in config["callbacks"].handlers if streams(each, "messages")]
-        manager = CallbackManager(handlers, metadata=config["metadata"])
-        name = config["metadata"]["langgraph_node"]
+        # Tracers that instrument LangChain add themselves to each new manager, so none is made.
+        ids: Any = {"run_id": UUID(self._run.new_id()), "parent_run_id": None, "tags": []}
+        tell: Any = partial(handle_event, handlers, **ids)
         # LangGraph's handler takes a span for a node if the span has the name in the metadata.
         # Messages of the start are not streamed: they are in the state already.
-        manager.on_chain_start(cast("Any", None), state, name=name).on_chain_end(result)
+        about = {"metadata": config["metadata"], "name": config["metadata"]["langgraph_node"]}
+        tell("on_chain_start", "ignore_chain", None, state, **about)
+        tell("on_chain_end", "ignore_chain", result)
 
     def write(self, config: RunnableConfig) -> Any:
         """Write the updates of the nodes, and the next node, to LangGraph."""

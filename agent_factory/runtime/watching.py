@@ -17,7 +17,8 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
 
-from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, CallbackManager
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.callbacks.manager import handle_event
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor, set_config_context
@@ -25,7 +26,6 @@ from langchain_core.tracers import LangChainTracer
 from langgraph.config import get_stream_writer
 from langgraph.types import Command
 
-from agent_factory.runtime.composition import unnamed
 from agent_factory.state.updates import Pair, Preview
 from agent_factory.upstream import current_config, streams, streams_events
 
@@ -303,28 +303,19 @@ class Watch:
 Take = Callable[[Any], Any]
 """Takes the result of a node, and returns the result for handlers."""
 
-_CHILD = "seq:step:1"
-"""Tag of the calls of a node, as LangGraph sets it."""
-
-_NOTHING: Any = None
-"""LangGraph's nodes have no serialized form."""
-
-_CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
-
 
 def observes_nodes(handler: BaseCallbackHandler) -> bool:
     """Return True if a callback handler listens to nodes: tracers do, counters of tokens do not."""
     if handler.ignore_chain or streams(handler, "messages"):
         return False
     kind, bases = type(handler), (BaseCallbackHandler, AsyncCallbackHandler)
-    return any(
-        getattr(kind, name) not in [getattr(base, name) for base in bases] for name in _CHAIN_EVENTS
-    )
+    events = ("on_chain_start", "on_chain_end", "on_chain_error")
+    return any(getattr(kind, name) not in [getattr(b, name) for b in bases] for name in events)
 
 
 def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take: Take) -> None:
     """Run a node in a span, in which `take` gets the result."""
-    span = _manager(config).on_chain_start(_NOTHING, input, name=name)
+    span = _manager(config).on_chain_start(None, input, name=name)
     try:
         node_config = _inside(config, span)
         # `set_config_context` sets LangSmith's context as well, in a copy, which takes longer.
@@ -373,20 +364,15 @@ class AsyncSpans:
             if not handler.run_inline and not iscoroutinefunction(handler.on_chain_start)
         ]
         manager.handlers = [handler for handler in handlers if handler not in in_threads]
-        span = await manager.on_chain_start(_NOTHING, input, name=name)
-        other: Any = None
+        span = await manager.on_chain_start(None, input, name=name)
+        # The same id for all handlers: the calls of the node name it as their parent. Tracers that
+        # instrument LangChain add themselves to each new manager, so none is made.
+        ids: Any = {"parent_run_id": manager.parent_run_id, "tags": manager.tags}
+        tell = partial(handle_event, in_threads, run_id=span.run_id, **ids)
         if in_threads:
-            manager_there = CallbackManager(
-                in_threads,
-                parent_run_id=manager.parent_run_id,
-                tags=manager.tags,
-                metadata=manager.metadata,
-            )
-            # The same id for all handlers: the calls of the node name it as their parent.
-            start = partial(
-                manager_there.on_chain_start, _NOTHING, input, name=name, run_id=span.run_id
-            )
-            other = await self._in_thread(start)
+            about: Any = {"metadata": manager.metadata, "name": name}
+            start = partial(tell, "on_chain_start", "ignore_chain", None, input, **about)
+            await self._in_thread(start)
         try:
             node_config = _inside(config, span)
             if _traces_functions(handlers):
@@ -401,12 +387,12 @@ class AsyncSpans:
             if streaming:
                 await _stream(span.run_id, handlers, outputs)
         except BaseException as error:
-            if other is not None:
-                await self._in_thread(partial(other.on_chain_error, error))
+            if in_threads:
+                await self._in_thread(partial(tell, "on_chain_error", "ignore_chain", error))
             await span.on_chain_error(error)
             raise
-        if other is not None:
-            self._late.append(partial(other.on_chain_end, outputs))
+        if in_threads:
+            self._late.append(partial(tell, "on_chain_end", "ignore_chain", outputs))
         if span.handlers:  # the call makes a task, whether there is something to do or not
             await span.on_chain_end(outputs)
 
@@ -449,8 +435,8 @@ def _manager(config: RunnableConfig) -> Any:
 
 
 def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
-    """Return the config for the calls of a node."""
-    return {**unnamed(config), "callbacks": span.get_child(_CHILD)}
+    """Return the config for the calls of a node, with the tag that LangGraph sets."""
+    return {**config, "callbacks": span.get_child("seq:step:1")}
 
 
 def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:

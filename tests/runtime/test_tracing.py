@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.tracers.base import BaseTracer
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
-from spans import Flows, adding
+from spans import CALL, Flows, adding
 
 from agent_factory import (
     AgentMiddleware,
@@ -27,6 +29,7 @@ from samples import PassingWraps, add
 from tables import each
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
+MODES: Any = ["updates", "values", "messages", "custom", "tasks", ["messages", "values"]]
 HIDDEN = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
 
 
@@ -47,6 +50,12 @@ class Tracer(BaseTracer):
 
 class Wraps(PassingWraps, AgentMiddleware):
     pass
+
+
+class Asking(AgentMiddleware):
+    def around_model(self, request: Any) -> Any:
+        yield Invoke(ScriptedChatModel(["Aside."], name="Other"), "?")
+        return (yield request)
 
 
 def tree(run: Any) -> Any:
@@ -77,11 +86,8 @@ def test_nodes_and_layers_are_spans_that_record_requests_and_responses(call: Any
     """ToolNode passes a tool the config of the node, so its run is a sibling of layers' spans."""
     tracer = Tracer()
     members = [Flows(name="a"), Wraps(name="b"), Flows(name="c")]
-    call(
-        create_agent(adding("It is five."), [add], middleware=members, name="desk"),
-        ASK,
-        tracer.config,
-    )
+    agent = create_agent(adding("It is five."), [add], middleware=members, name="desk")
+    call(agent, ASK, tracer.config)
     (trace,) = tracer.traces
     assert trace.metadata["ls_integration"] == "agent_factory"
     assert {run.metadata["lc_agent_name"] for run in walk(trace)} == {"desk"}
@@ -98,11 +104,6 @@ def test_nodes_and_layers_are_spans_that_record_requests_and_responses(call: Any
 
 
 def test_model_calls_of_a_layer_are_inside_its_span(call: Any) -> None:
-    class Asking(AgentMiddleware):
-        def around_model(self, request: Any) -> Any:
-            yield Invoke(ScriptedChatModel(["Aside."], name="Other"), "?")
-            return (yield request)
-
     tracer = Tracer()
     call(create_agent(ScriptedChatModel(["Hi."]), middleware=[Asking()]), ASK, tracer.config)
     (span,) = spans(tracer, "Asking.around_model")
@@ -133,19 +134,9 @@ def test_an_error_or_an_interrupt_ends_every_span_that_it_passes(call: Any, erro
 
 def test_a_traced_agent_still_streams_tokens(collect: Any) -> None:
     """wanted 7: and what its layers ask is still not."""
-
-    class Asking(AgentMiddleware):
-        def around_model(self, request: Any) -> Any:
-            yield Invoke(ScriptedChatModel(["Aside."]), "?")
-            return (yield request)
-
     agent = create_agent(ScriptedChatModel(["It is five."]), middleware=[Flows(), Asking()])
     chunks = collect(agent, ASK, Tracer().config, stream_mode="messages")
     assert [message.text for message, _ in chunks if message.text] == ["It ", "is ", "five."]
-
-
-class Watched(Flows):
-    trace_policy = HIDDEN
 
 
 def recorded(tracer: Tracer, name: str) -> tuple[Any, Any]:
@@ -154,18 +145,6 @@ def recorded(tracer: Tracer, name: str) -> tuple[Any, Any]:
 
 
 NAMES = ["around_model", "around_tool", "before_model"]
-
-
-def test_a_middleware_may_keep_its_payloads_out_of_the_trace(call: Any) -> None:
-    tracer = Tracer()
-    call(
-        create_agent(adding("It is five."), [add], middleware=[Watched(), Flows()]),
-        ASK,
-        tracer.config,
-    )
-    for hook in NAMES:
-        assert recorded(tracer, f"Watched.{hook}") == ({}, {})
-        assert all(recorded(tracer, f"Flows.{hook}"))
 
 
 def test_a_policy_may_say_what_is_recorded_instead(call: Any) -> None:
@@ -189,18 +168,21 @@ def test_a_policy_may_say_what_is_recorded_instead(call: Any) -> None:
 def test_the_process_wide_policy_holds_where_no_other_does_also_for_agents_built_already(
     call: Any, fused: bool
 ) -> None:
+    class Closed(Flows):
+        trace_policy = HIDDEN
+
     class Open(Flows):
         trace_policy = TracePolicy()
 
-    steps = [[{"name": "add", "args": {"a": 2, "b": 3}}], "It is five."] * 2
-    stack = [Open(), Flows()]
-    agent = create_agent(ScriptedChatModel(steps), [add], middleware=stack, fused=fused)
+    stack = [Closed(), Open(), Flows()]
+    agent = create_agent(adding("5", CALL, "5"), [add], middleware=stack, fused=fused)
     for policy in (HIDDEN, None):
         configure_trace_policy(policy)
         tracer = Tracer()
         call(agent, ASK, tracer.config)
         for hook in NAMES:
-            assert recorded(tracer, f"Open.{hook}")[0]
+            assert recorded(tracer, f"Closed.{hook}") == ({}, {})
+            assert all(recorded(tracer, f"Open.{hook}"))
             assert (recorded(tracer, f"Flows.{hook}") == ({}, {})) is (policy is HIDDEN)
 
 
@@ -241,10 +223,15 @@ class Listener(BaseCallbackHandler):
     """A callback handler that is not a tracer."""
 
     def __init__(self) -> None:
-        self.chains: list[Any] = []
+        self.runs: set[Any] = {None}
+        self.parents: set[Any] = set()
 
-    def on_chain_start(self, *args: Any, name: str = "", **kwargs: Any) -> None:
-        self.chains.append(name)
+    def on_chain_start(self, *_: Any, run_id: Any, parent_run_id: Any = None, **__: Any) -> None:
+        self.runs.add(run_id)
+        self.parents.add(parent_run_id)
+
+    def on_chat_model_start(self, *_: Any, parent_run_id: Any = None, **__: Any) -> None:
+        self.parents.add(parent_run_id)
 
 
 @pytest.mark.parametrize("callbacks", [[], [Listener()]], ids=["nobody", "a listener"])
@@ -261,10 +248,44 @@ def test_without_a_tracer_no_span_is_made(
     assert call(agent, ASK, {"callbacks": callbacks})["messages"][-1].text == "It is five."
 
 
-def test_other_callback_handlers_see_no_spans_of_layers(call: Any) -> None:
-    """A layer is news for tracers alone."""
-    listener = Listener()
+def test_every_handler_knows_the_parent_of_a_call(call: Any) -> None:
+    """A tracer sees no layers if another handler sees nodes alone."""
+    listener, tracer = Listener(), Tracer()
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[Flows(), Wraps()])
-    call(agent, ASK, {"callbacks": [listener, Tracer()]})
-    assert "model" in listener.chains
-    assert not [name for name in listener.chains if "around" in name or "wrap" in name]
+    call(agent, ASK, {"callbacks": [listener, tracer]})
+    assert listener.parents <= listener.runs
+    assert not spans(tracer, "Flows.around_model")
+
+
+@each("mode, inline, fused", product(MODES, [True, False], [True, False]))
+def test_a_tracer_in_every_callback_manager_sees_each_run_once(
+    monkeypatch: pytest.MonkeyPatch, mode: Any, inline: bool, fused: bool
+) -> None:
+    """OpenInference and MLflow add themselves to each manager that anybody makes."""
+    init, tracer = BaseCallbackManager.__init__, Tracer()
+    tracer.run_inline = inline
+
+    def init_with_tracer(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        if tracer not in self.inheritable_handlers:
+            self.add_handler(tracer)
+
+    def add(a: int, b: int) -> str:
+        """Ask another agent for the sum."""
+        inner = create_agent(ScriptedChatModel(["Five."]), name="inner", fused=fused)
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    async def read() -> None:
+        async for _ in outer.astream(ASK, config, stream_mode=mode, subgraphs=True):
+            pass
+
+    monkeypatch.setattr(BaseCallbackManager, "__init__", init_with_tracer)
+    model = ScriptedChatModel([CALL, "Five.", CALL, "Five."])
+    outer = create_agent(model, [add], middleware=[Flows(name="a")], name="outer", fused=fused)
+    config: Any = {"callbacks": [Listener()]}  # an asynchronous run calls it in a thread
+    list(outer.stream(ASK, config, stream_mode=mode, subgraphs=True))
+    asyncio.run(read())
+    node = ("model", ["ScriptedChatModel"])
+    tools = ("tools", [("add", [("inner", [node])])])
+    nodes = ["a.before_model", node, tools, "a.before_model", node]
+    assert [tree(trace) for trace in tracer.traces] == [("outer", nodes)] * 2

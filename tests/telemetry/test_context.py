@@ -11,7 +11,7 @@ from opentelemetry import baggage, trace
 from opentelemetry import context as contexts
 from opentelemetry.propagate import inject
 from opentelemetry.trace import StatusCode
-from spans import ASK, Flows, Spans, adding, watched
+from spans import ASK, CALL, Flows, Spans, adding, watched
 
 from agent_factory import AgentMiddleware, DecisionSpanEvents, create_agent
 from agent_factory.telemetry import Telemetry
@@ -119,14 +119,10 @@ def test_a_run_is_inside_of_the_current_span_and_sees_its_baggage(call: Any, spa
     assert seen == ["ann"]
 
 
-def test_a_reader_of_a_stream_keeps_the_current_span(spans: Spans) -> None:
-    agent = create_agent(adding(), [add], middleware=[Flows()])
+async def test_a_reader_of_a_stream_keeps_the_current_span(spans: Spans) -> None:
+    agent = create_agent(adding("Five.", CALL, "Five."), [add], middleware=[Flows()])
     for _ in agent.stream(ASK, watched(spans), stream_mode=["updates", "messages"]):
         assert trace.get_current_span() is trace.INVALID_SPAN
-
-
-async def test_a_reader_of_an_async_stream_keeps_the_current_span(spans: Spans) -> None:
-    agent = create_agent(adding(), [add], middleware=[Flows()])
     async for _ in agent.astream(ASK, watched(spans), stream_mode=["updates", "messages"]):
         assert trace.get_current_span() is trace.INVALID_SPAN
 
