@@ -109,6 +109,10 @@ class CompiledAgent(CompiledStateGraph[Any, Any, Any, Any]):
 
     builder: Any  # the AgentGraph; the module of that class imports this module
 
+    def __deepcopy__(self, memo: Any) -> CompiledAgent:
+        """Return a copy with the same middleware, tools and services: a budget stays one budget."""
+        return self.copy()
+
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Run to the end."""
         run_config, for_state = self._ask_for_state(input, config, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, get_overloads
 
 import pytest
@@ -218,11 +219,11 @@ SHAPES: list[dict[str, Any]] = [
 @each("arguments", SHAPES)
 def test_the_drawing_shows_every_edge_of_the_plan(arguments: dict[str, Any]) -> None:
     """A14, A15, A19, A35: and no other."""
-    agent = create_agent(ScriptedChatModel([]), **arguments)
+    agent = create_agent(ScriptedChatModel([]), **arguments).with_config(tags=["x"])
     planned = topology_of(agent)
     assert drawn(agent) == {edge.source: set(edge.targets) for edge in planned.edges}
     assert set(agent.nodes) == {START, *planned.nodes}
-    assert planned == plan_agent(**arguments) == topology_of(agent.with_config({"tags": ["x"]}))
+    assert planned == plan_agent(**arguments) == topology_of(deepcopy(agent))
 
 
 def test_an_object_of_another_kind_has_no_plan() -> None:

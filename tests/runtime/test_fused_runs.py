@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -265,12 +266,14 @@ def test_a_graph_inside_a_hook_may_interrupt() -> None:
     assert [message.text for message in result["messages"]] == ["Well?", "yes", "Done."]
 
 
-def test_a_bound_config_applies_to_fused_runs() -> None:
-    agent = found()
-    bound: Any = agent.with_config(THREAD)
+@each("fused, count", [(True, 5), (False, 17)])
+def test_a_bound_config_applies_to_a_deep_copy_which_has_the_saver(fused: bool, count: int) -> None:
+    """A deep copy of another graph of langgraph 1.2 does not run."""
+    agent = found(fused=fused)
+    bound: Any = deepcopy(agent).with_config(THREAD)
     assert isinstance(bound, CompiledAgent)
     bound.invoke(ASK)
-    assert len(steps(agent)) == 5
+    assert len(steps(agent)) == count
 
 
 class Hasty(AgentMiddleware):
