@@ -216,12 +216,10 @@ def serve(
     authenticate: Annotated[
         str | None, typer.Option(help="A function that says who makes a request: module:name.")
     ] = None,
+    only: Annotated[str | None, typer.Option(help="The parts to serve: langgraph,inbox.")] = None,
     origin: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A server whose pages may make requests in a browser, such as "
-            "https://chat.example.com; once for each."
-        ),
+        typer.Option(help="A server whose pages may make requests, such as https://example.com."),
     ] = None,
     webhook: Annotated[
         list[str] | None,
@@ -252,6 +250,7 @@ def serve(
     application = create_app(
         loaded_service,
         authenticate=who,
+        only=None if only is None else only.split(","),
         origins=origin or (),
         webhooks=Webhooks(webhook or (), secret=webhook_secret),
         metrics_token=metrics_token,

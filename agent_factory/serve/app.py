@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from importlib.metadata import version
 from inspect import isawaitable
@@ -23,14 +23,18 @@ from agent_factory.serve.health import health_routes
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.principal import Authenticate, MayDecide, local_principal
 from agent_factory.serve.security import RateLimit, RateLimiter, RequestGuard, SecurityHeaders
+from agent_factory.serve.sign_in import sign_in, sign_in_routes
 from agent_factory.serve.webhooks import Webhooks
 from agent_factory.service import Service
 
 _ORIGIN = re.compile(r"\w+://[^/*]+")
 
+DOORS = ("langgraph", "ag-ui", "openai", "mcp", "a2a", "inbox", "studio")
+"""Parts of the server that may be served alone: protocols, and pages."""
+
 _HEADERS = (
-    "Content-Location", "Location", "Retry-After", "X-Pagination-Next", "X-Pagination-Total",
-    "X-Thread-Id",
+    "Content-Location", "Location", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate",
+    "X-Pagination-Next", "X-Pagination-Total", "X-Thread-Id",
 )  # fmt: skip
 """Headers for pages of other origins, to which a browser shows few others."""
 
@@ -45,6 +49,8 @@ def create_app(
     origins: Collection[str] = (),
     webhooks: Webhooks | Collection[str] = (),
     metrics_token: str | None = None,
+    only: Collection[str] | None = None,
+    authorization_servers: Collection[str] = (),
 ) -> Starlette:
     """An application that serves the agents of a service over HTTP.
 
@@ -70,12 +76,17 @@ def create_app(
             "https://hooks.example.com"; or `Webhooks`, which also signs requests.
         metrics_token: Bearer token for `/metrics`. None lets only requests from this machine read
             them.
+        only: The parts to serve, of "langgraph", "ag-ui", "openai", "mcp", "a2a", "inbox" and
+            "studio", which has the inbox; None serves all.
+        authorization_servers: The URLs of OAuth servers whose tokens `authenticate` takes. Clients
+            of MCP find them by a refusal, and begin a sign-in there.
 
     Returns:
         A Starlette application, for uvicorn or any other ASGI server.
 
     Raises:
-        ArgumentError: `origins` or `webhooks` is not a list of origins, or the token is empty.
+        ArgumentError: `origins` or `webhooks` is not a list of origins, the token is empty, or
+            `only` names no part.
 
     >>> from tempfile import mkdtemp
     >>> from agent_factory.service import Service
@@ -87,6 +98,11 @@ def create_app(
     if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
         reason = f"must be a list of origins, got {origins!r}."
         raise ArgumentError("origins", reason, "Pass origins=['https://chat.example.com'].")
+    parts = {*(DOORS if only is None else only)}
+    if isinstance(only, str) or not parts or not parts <= {*DOORS}:
+        reason = f"must be some of {', '.join(DOORS)}, got {only!r}."
+        raise ArgumentError("only", reason, "Pass only=['langgraph', 'inbox'].")
+    parts |= {"inbox"} if "studio" in parts else set()
     hooks = webhooks if isinstance(webhooks, Webhooks) else Webhooks(webhooks)
     if hooks.origins:
         service.webhooks.start(hooks.sender(langgraph.outcome))
@@ -105,16 +121,23 @@ def create_app(
         _with_principal, authenticate=authenticate, limiter=principals, may_decide=may_decide
     )
     open_api = [*health_routes(service, metrics_token), Route("/info", _info)]
-    api = langgraph.routes(service, hooks)
-    for protocol in (ag_ui, openai, mcp, a2a):
-        api += protocol.routes(service)
-    return Starlette(
+    doors: dict[str, Callable[[Service], list[Route]]] = {
+        "langgraph": partial(langgraph.routes, webhooks=hooks),
+        "ag-ui": ag_ui.routes,
+        "openai": openai.routes,
+        "mcp": mcp.routes,
+        "a2a": a2a.routes,
+    }
+    api = [route for door, routes in doors.items() if door in parts for route in routes(service)]
+    shown = [route for route in pages.routes(service) if _door_of(route.path) in parts]
+    app = Starlette(
         routes=[
             *open_api,
             pages.static_files(),
             *map(named, api),
             *map(named, openapi.routes([*open_api, *api])),
-            *map(named, pages.routes(service)),
+            *map(named, shown),
+            *sign_in_routes(authorization_servers),
         ],
         # The outermost first.
         middleware=[
@@ -132,6 +155,13 @@ def create_app(
         ],
         exception_handlers={AgentFactoryError: refusal, HTTPException: refusal},
     )
+    app.state.doors, app.state.authorization_servers = frozenset(parts), [*authorization_servers]
+    return app
+
+
+def _door_of(path: str) -> str:
+    """The part of the server to which a page belongs."""
+    return "inbox" if path.startswith("/inbox") else "studio"
 
 
 def _with_principal(
@@ -143,7 +173,8 @@ def _with_principal(
         answer = authenticate(request)
         principal = await answer if isawaitable(answer) else answer
         if principal is None:
-            raise HTTPException(401, "Who makes this request is not known.")
+            text = "Who makes this request is not known."
+            raise HTTPException(401, text, {"WWW-Authenticate": sign_in(request)})
         if isinstance(principal, Response):
             return principal
         # Requests without a name are limited by their address.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,6 +21,9 @@ from agent_factory.upstream import INTERRUPT
 
 Via = Literal["langgraph", "ag-ui", "openai", "mcp", "a2a"]
 """Protocols, as the audit names them."""
+
+ENDED = ("done", "failed", "cancelled")
+"""Status of a run that has ended."""
 
 TOKENS = ("input_tokens", "output_tokens", "cached_tokens")
 """Kinds of tokens."""
@@ -81,6 +84,7 @@ class Exchange:
         runs: The runs that answer: first the run of a decision, then the run of a message.
         outcome: The end of the exchange; None before `follow` or `result` has returned.
         used_before: The tokens of the runs before this request, see `tokens_of`.
+        fork: The id of the checkpoint from which a message goes on; None is the newest.
     """
 
     service: Service
@@ -91,6 +95,7 @@ class Exchange:
     runs: list[Run] = field(default_factory=list)
     outcome: Outcome | None = None
     used_before: Counter[tuple[str, str]] = field(default_factory=Counter)
+    fork: str | None = None
 
     @classmethod
     def about(
@@ -135,6 +140,26 @@ class Exchange:
             waits = self.service.inbox(info.tenant).waits(thread=info.id, limit=1000)
         return ThreadView(info, state.values, checkpoint, waits)
 
+    def go_back(self, message_id: str) -> None:
+        """Let `before` be the thread without a message and all after; `send` goes on from there.
+
+        Raises:
+            HTTPException: 422 if the thread has begun with the message.
+        """
+        place = None
+        for state in self.service.threads.history(str(self.thread), tenant=self.principal.tenant):
+            if any(message.id == message_id for message in state.values.get("messages", ())):
+                continue
+            place = state
+            # In this state, another input is about to be read.
+            if (state.metadata or {}).get("source") != "input":
+                break
+        if place is None:
+            text = f"thread {self.thread!r} has begun with message {message_id!r}, which stays."
+            raise HTTPException(422, text)
+        self.fork = place.config["configurable"]["checkpoint_id"]
+        self.before = replace(self.before, values=place.values, checkpoint=self.fork)
+
     def join(self, run_id: str) -> Run:
         """Let an earlier run answer."""
         run = self.service.run(run_id, tenant=self.principal.tenant)
@@ -155,6 +180,7 @@ class Exchange:
 
     def send(self, message: object, **options: Any) -> Run:
         """Submit a message, with options of `Service.submit`; None goes on without a message."""
+        options = {"checkpoint": self.fork, **options}
         options |= {"tenant": self.principal.tenant, "by": self.principal.name}
         run = self.service.submit(self.agent, thread=self.thread, message=message, **options)
         self.runs.append(run)
@@ -239,22 +265,26 @@ class Exchange:
 
     # Output
 
-    async def follow(self) -> AsyncIterator[dict[str, Any]]:
+    async def follow(self, after: str | None = None) -> AsyncIterator[dict[str, Any]]:
         """Parts of the streams until a run pauses or the last has ended; then `outcome` is set.
 
         A run goes on where somebody decides just when it pauses.
+
+        Args:
+            after: The id of the part with which an earlier stream has ended.
         """
         for run in self.runs:
             self.outcome = outcome = None
             while outcome is None:
                 end: Mapping[str, Any] = {}
                 try:
-                    async for part in run.astream():
+                    async for part in run.astream(after=after):
                         end = part["data"] if part["type"] == "end" else end
                         yield part
                 except RunCancelled:
                     outcome = Outcome("cancelled")
                     break
+                after = None
                 if end["status"] == "waiting":
                     outcome = await run_in_threadpool(self._pause, run)
                 else:

@@ -22,8 +22,8 @@ def may_decide_about(request: Request, wait: Wait) -> bool:
 
 
 def inbox_of(request: Request) -> str:
-    """The URL of the inbox."""
-    return f"{request.base_url}inbox"
+    """The URL of the inbox; "" where the server has none."""
+    return f"{request.base_url}inbox" if "inbox" in request.app.state.doors else ""
 
 
 def waits_text(waits: Iterable[Wait], inbox: str) -> str:
@@ -34,7 +34,7 @@ def waits_text(waits: Iterable[Wait], inbox: str) -> str:
     lines = ["This conversation waits for a person, and goes on once they have decided:"]
     for wait in people:
         asks = "asks a question" if wait.kind == "question" else "waits for a review"
-        lines.append(f"- {wait.tool} {asks}: {inbox}/{wait.id}")
+        lines.append(f"- {wait.tool} {asks}{inbox and f': {inbox}/{wait.id}'}")
     return "\n".join(lines)
 
 
@@ -58,7 +58,7 @@ def wait_data(wait: Wait, inbox: str) -> dict[str, Any]:
         "args": wait.args,
         "question": wait.question,
         "allowed": wait.allowed,
-        "url": f"{inbox}/{wait.id}",
+        "url": f"{inbox}/{wait.id}" if inbox else None,
         "expires_at": None if wait.deadline is None else time_text(wait.deadline),
     }
     # Through JSON: arguments may have values of other types.

@@ -46,7 +46,8 @@ from agent_factory.service.reservations import GIVE_BACK, end_reservation, expir
 from agent_factory.service.schedules import zone_of
 from agent_factory.service.service import Service
 from agent_factory.service.tables import AMOUNTS, LIMIT_NAMES, breakdown, ledger, reservations
-from agent_factory.service.usage import current_config, spender
+from agent_factory.service.usage import spender
+from agent_factory.upstream import current_config
 
 Per = Literal["hour", "day", "month"]
 """How often spending starts from 0 again."""
@@ -376,7 +377,7 @@ class SharedLedger(Ledger):
         """The scope, for the present run."""
         if not self._fields:
             return self.scope
-        metadata = current_config().get("metadata", {})
+        metadata = (current_config.get() or {}).get("metadata", {})
         try:
             return self.scope.format(**{name: metadata[_FIELDS[name]] for name in self._fields})
         except KeyError:
@@ -469,7 +470,8 @@ def _spent(row: Mapping[str, Any], suffix: str = "") -> Spent:
 
 def _outage() -> AbstractContextManager[None]:
     """Abort a run of a service if the database is not available; another attempt continues it."""
-    return aborting() if RUN_KEY in current_config().get("metadata", {}) else nullcontext()
+    metadata = (current_config.get() or {}).get("metadata", {})
+    return aborting() if RUN_KEY in metadata else nullcontext()
 
 
 def _fields_of(scope: str) -> set[str]:

@@ -11,8 +11,6 @@ from typing import Any, Literal
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langchain_core.runnables import RunnableConfig
-from langgraph.config import get_config
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 from sqlalchemy import Row
@@ -21,6 +19,7 @@ from agent_factory.middleware.budget import ModelName, Prices
 from agent_factory.runtime import calling_layer
 from agent_factory.service.jobs import AGENT_KEY
 from agent_factory.service.steps import Step, error_text, step_of_decision, steps_text
+from agent_factory.upstream import current_config
 
 COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "usd")
 """Counts of each part of an agent."""
@@ -31,8 +30,9 @@ _labels_of = itemgetter("agent", "part", "model")
 class UsageHandler(BaseCallbackHandler):
     """Callback handler that counts the model calls of a run, and notes its steps with their times.
 
-    A call that reports no tokens counts as a call. Prices come from genai-prices, if installed; an
-    unknown price counts as 0.
+    All chunks of an answer get one id, and their metadata the class of the model. A call that
+    reports no tokens counts as a call. Prices come from genai-prices, if installed; an unknown
+    price counts as 0.
     """
 
     # Handlers of an async run otherwise run in a thread, where the part is not known.
@@ -42,6 +42,7 @@ class UsageHandler(BaseCallbackHandler):
         self._lock = Lock()
         self._prices = Prices(None, needed=False)
         self._begun: dict[object, tuple[ModelName, float, str]] = {}
+        self._ids: dict[object, str | None] = {}  # of answers, by the call
         self._lines: list[dict[str, object]] = []
         self._steps: list[Step] = []
 
@@ -50,10 +51,15 @@ class UsageHandler(BaseCallbackHandler):
     ) -> None:
         """Remember which model is called, and when."""
         details, name = facts.get("metadata") or {}, (serialized or {}).get("name")
+        details["ls_model_class"] = name  # LangGraph's handler shows the metadata with each chunk
         # LangChain's models name themselves in the metadata for tracers.
         name = details.get("ls_model_name") or name or "a chat model"
-        model = ModelName(name, details.get("ls_provider"))
-        self._begun[run_id] = model, time.time(), ""
+        self._begun[run_id] = ModelName(name, details.get("ls_provider")), time.time(), ""
+
+    def on_llm_new_token(self, token: object, *, run_id: object, **facts: Any) -> None:
+        """Name a chunk as the first of its answer, since langchain-core names its last chunk."""
+        if (message := getattr(facts.get("chunk"), "message", None)) is not None:
+            message.id = self._ids.setdefault(run_id, message.id)
 
     def on_llm_end(self, response: LLMResult, *, run_id: object, **_: object) -> None:
         """Count a call."""
@@ -143,7 +149,7 @@ def total(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def spender(*, records: bool) -> tuple[str, str]:
     """The agent and its part that spend now; `records` for a handler, which sees layers."""
-    config = current_config()
+    config = current_config.get() or {}
     metadata = config.get("metadata", {})
     agent = metadata.get("lc_agent_name") or metadata.get(AGENT_KEY, "")
     node = metadata.get("langgraph_node", "")
@@ -152,11 +158,3 @@ def spender(*, records: bool) -> tuple[str, str]:
     if records and part == node and TAG_NOSTREAM in (config.get("tags") or ()):
         part = calling_layer.get().rpartition(".")[0] or "middleware"
     return agent, part
-
-
-def current_config() -> RunnableConfig:
-    """The config of the present run; empty outside of a run."""
-    try:
-        return get_config()
-    except RuntimeError:
-        return {}

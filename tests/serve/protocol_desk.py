@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGenerationChunk
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.ui import push_ui_message, ui_message_reducer
@@ -46,6 +48,17 @@ def two_calls(messages: list[BaseMessage]) -> AIMessage:
     return AIMessage("", tool_calls=pays)
 
 
+class NamedAnswers(ScriptedChatModel):
+    """Model whose provider names its answers, and marks no chunk as the last."""
+
+    def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[Any]:
+        has_result, name = isinstance(messages[-1], ToolMessage), f"named-{uuid4().hex}"
+        call = tool_call_chunk(name="pay", args='{"euros": 5}', id=uuid4().hex, index=0)
+        for text, calls in [("Done", []), (".", [])] if has_result else [("", [call])]:
+            chunk = AIMessageChunk(content=text, tool_call_chunks=calls, id=name)
+            yield ChatGenerationChunk(message=chunk)
+
+
 def graph_around(agent: Any) -> Any:
     """A graph whose node "inner" is an agent."""
     graph: Any = StateGraph(MessagesState)
@@ -73,6 +86,7 @@ def protocol_service(url: str) -> Iterator[Service]:
 
     with running_service(url) as service:
         service.add("payer", create_agent(caller("pay", euros=5), [pay], **options))
+        service.add("named", create_agent(NamedAnswers(steps=[]), [pay], **options))
         service.add("lender", create_agent(caller("lend", euros=5), [lend], **options))
         service.add("boss", create_agent(caller("delegate", question="Pay"), [delegate]))
         service.add("outer", graph_around(payer()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from serve.accounts import Bill, add_gated, statuses, who
 from serve.agents import caller, chat_service, pay
 from serve.route_examples import rpc
 from servers import connections, served
+from tables import each
 from waiting import auntil
 
 DONE = types.TaskState.TASK_STATE_COMPLETED
@@ -144,7 +146,8 @@ async def test_the_card_of_an_agent(url: str, tmp_path: Path) -> None:
     assert answer["url"] == f"{url}/a2a/echo"  # where clients of version 0.3 look
     place = "/.well-known/agent-card.json"
     unknown = f"/a2a/ech{place}", "There is no agent 'ech'."
-    for path, text in (unknown, (place, f"{place}?agent=NAME")):
+    named = f"/a2a/described{place}"
+    for path, text in (unknown, (place, f"{place}?agent=NAME"), (f"/a2a{place}", named)):
         refused = httpx.get(url + path)
         assert (refused.status_code, text in refused.json()["detail"]) == (404, True)
     named = httpx.get(f"{url}{place}?agent=echo").json()
@@ -408,6 +411,33 @@ async def test_what_is_not_offered_is_refused(url: str) -> None:
     assert answer["error"]["code"] == -32004
     with pytest.raises(errors.InvalidParamsError):
         await sent(url, "echo", types.SendMessageRequest())
+
+
+@each(
+    "body, code, text",
+    [
+        (b"{no", -32700, "is not JSON"),
+        (b'{"method": "SendMessage", "params": {"a": "\\u0000"}}', -32602, "params.a"),
+        (rpc("ListTasks") | {"params": [1]}, -32602, "params must be an object"),
+        (rpc("ListTasks", status="TASK_STATE_LOST"), -32602, "TASK_STATE_COMPLETED"),
+        (rpc("ListTasks", status=99), -32602, "TASK_STATE_COMPLETED"),
+        (
+            rpc(
+                "SendMessage",
+                message={"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]},
+                configuration={"acceptedOutputModes": ["image/png"]},
+            ),
+            -32005,
+            "acceptedOutputModes must have one of text/plain",
+        ),
+    ],
+)
+def test_a_wrong_request_is_an_error_of_json_rpc(url: str, body: Any, code: int, text: str) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    headers = {"content-type": "application/json", "A2A-Version": "1.0"}
+    answer = httpx.post(f"{url}/a2a/echo", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (200, code), answer.text
+    assert text in answer.json()["error"]["message"]
 
 
 async def test_a_failed_run_is_a_failed_task(url: str) -> None:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, UsageMetadata
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -180,6 +180,58 @@ def test_a_message_is_not_submitted_twice(url: str, service: Service) -> None:
     assert len(service.threads.runs(thread)) == 1
     second = run(url, "echo", {**given, "messages": [*snapshot(first), user("More")]})
     assert [one["content"] for one in snapshot(second)][2:] == ["More", "You said: More"]
+
+
+@each(
+    "sent, shown, query",
+    [
+        ([0, 1, 2], ["One", "Two"], ""),  # another answer to the second
+        ([0], ["One"], ""),  # to the first
+        ([0, 1, "New"], ["One", "New"], ""),  # another message in place of the second
+        (["New"], ["New"], "?messages=all"),  # of the first
+        (["New"], ["One", "Two", "New"], ""),  # a page that was reloaded knows no message
+        ([0, ("Two", 2)], ["One", "Two"], ""),  # sent without an answer in between
+        ([("New", 0)], ["New"], ""),  # the first message with another text
+        ([2, 3, "New"], ["One", "Two", "New"], ""),  # without the begin of the conversation
+    ],
+)
+def test_a_conversation_that_was_cut_goes_on_from_there(
+    url: str, service: Service, sent: Any, shown: list[str], query: str
+) -> None:
+    given = body(user("One"))
+    thread = given["threadId"]
+    messages = snapshot(run(url, "echo", given))
+    messages = snapshot(run(url, "echo", body(*messages, user("Two"), thread=thread)))
+    now = [
+        messages[each] if isinstance(each, int) else user(each)
+        if isinstance(each, str) else {**messages[each[1]], "content": each[0]}
+        for each in sent
+    ]  # fmt: skip
+    request = body(*now, thread=thread)
+    rest = snapshot(run(url, f"echo{query}", request))
+    assert [one["content"] for one in rest if one["role"] == "user"] == shown
+    assert rest[-1]["content"] == f"You said: {shown[-1]}"
+    assert rest[-1]["id"] not in {one["id"] for one in messages}
+    assert len(service.threads.runs(thread)) == 3
+    # The same request again is the same run, and a state of the thread stays in the history.
+    assert snapshot(run(url, f"echo{query}", request)) == rest
+    assert len(service.threads.runs(thread)) == 3
+    lengths = {len(state.values["messages"]) for state in service.threads.history(thread)}
+    assert len(messages) in lengths
+
+
+def test_a_client_that_comes_back_wants_no_other_answer(url: str, service: Service) -> None:
+    given = body(user("One"))
+    messages = snapshot(run(url, "echo", given))
+    again = {**given, "runId": "other"}
+    assert snapshot(run(url, "echo?on_disconnect=continue", again)) == messages
+    assert refused(url, "echo?messages=some", again)[0] == 422
+    thread = uuid4().hex
+    service.threads.create(thread, agent="echo", tenant="acme")
+    service.threads.update_state(thread, {"messages": [HumanMessage("One", id="m")]})
+    run(url, "echo", body(user("Two"), thread=thread))
+    text = refused(url, "echo", body(user("New", "m"), thread=thread))[1]
+    assert "has begun with message 'm'" in text
 
 
 def test_a_failed_run_is_tried_again_if_its_message_is_asked(url: str, service: Service) -> None:

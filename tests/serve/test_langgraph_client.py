@@ -82,6 +82,9 @@ def test_the_state_and_the_history(client: Any, thread: str) -> None:
     place = states[1]["checkpoint"]
     for given in ({"checkpoint": place}, {"checkpoint_id": place["checkpoint_id"]}):
         assert client.threads.get_state(thread, **given)["values"] == states[1]["values"]
+    assert client.threads.get_history(thread, checkpoint=place) == [states[1]]
+    with pytest.raises(REFUSED, match="before and checkpoint contradict"):
+        client.threads.get_history(thread, checkpoint=place, before=place)
     update = {"messages": [{"role": "assistant", "content": "By hand."}]}
     new = client.threads.update_state(thread, update, as_node="model")["checkpoint"]
     assert client.threads.get_state(thread)["checkpoint"] == new
@@ -275,7 +278,9 @@ def test_the_stream_of_a_thread_shows_its_runs(client: Any, url: str, thread: st
     client.runs.create(thread, "desk", command=APPROVE, stream_mode="updates")
     reader.join(60)
     assert not reader.is_alive()
-    assert [part.event for part in parts if part.event == "metadata"] == ["metadata"] * 2
+    notes = [part.data for part in parts if part.event == "metadata"]
+    assert [note.get("status") for note in notes] == [None, "run_done", None]
+    assert {note["run_id"] for note in notes} == {first["run_id"]}
     seen = next(part.id for part in parts if part.event == "updates")
     rest = []
     for part in client.threads.join_stream(thread, last_event_id=seen):
@@ -337,6 +342,17 @@ def test_a_run_goes_on_without_input(client: Any, thread: str) -> None:
     client.runs.wait(thread, "desk", input=HI)
     with pytest.raises(REFUSED, match="waits for an answer"):
         client.runs.wait(thread, "desk")
+
+
+def test_a_step_goes_on_from_the_checkpoint_of_its_pause(client: Any, thread: str) -> None:
+    """As deep-agents-ui sends its steps. Before the step, a person has decided."""
+    step: Any = {"interrupt_before": ["tools"]}
+    client.runs.wait(thread, "desk", input=HI, **step)
+    client.runs.wait(thread, "desk", command={"resume": {"decisions": [{"type": "approve"}]}})
+    paused = client.threads.get_state(thread)
+    assert paused["next"] == ["tools"]
+    values = client.runs.wait(thread, "desk", checkpoint=paused["checkpoint"], **step)
+    assert said(values)[2:] == ["Paid 5.", "Done."]
 
 
 def test_several_runs_are_created_and_cancelled(client: Any, service: Service) -> None:
@@ -506,7 +522,7 @@ def test_the_stream_of_a_thread_shows_each_message_of_a_queue(
     assert seen.event == "updates"
     # Also for a client that comes back.
     for parts in (live, client.threads.join_stream(thread, last_event_id=seen.id)):
-        begins = (part.data["run_id"] for part in parts if part.event == "metadata")
+        begins = (part.data["run_id"] for part in parts if "attempt" in part.data)
         assert [next(begins) for _ in later] == [run.id for run in later]
 
 

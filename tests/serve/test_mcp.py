@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from threading import Event
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import httpx2
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -22,11 +25,13 @@ from agent_factory.testing import ScriptedChatModel
 from serve.accounts import SERVER as SERVER
 from serve.accounts import Bill, add_gated, statuses
 from serve.agents import caller, chat_service, pay
-from servers import connections
-from waiting import auntil
+from servers import connections, served
+from waiting import auntil, until
 
 LEGACY = "legacy"
 """The protocol before 2026-07-28, which begins with a handshake."""
+
+BOTH = pytest.mark.parametrize("mode", ["auto", LEGACY])
 
 
 def delegate(runtime: ToolRuntime) -> str:
@@ -105,7 +110,7 @@ class Person:
         return ElicitResult(action=self.action, content=content)
 
 
-@pytest.mark.parametrize("mode", ["auto", LEGACY])
+@BOTH
 async def test_each_agent_is_a_tool_and_a_thread_is_a_conversation(
     url: str, service: Service, mode: str
 ) -> None:
@@ -135,7 +140,7 @@ async def test_structured_output_is_structured_content(url: str) -> None:
     assert "hidden" not in result.model_dump_json()
 
 
-@pytest.mark.parametrize("mode", ["auto", LEGACY])
+@BOTH
 async def test_progress(url: str, mode: str) -> None:
     for agent, tool in (("payer", "pay"), ("manager", "delegate")):
         result, seen = await followed(url, agent, mode=mode)
@@ -144,9 +149,12 @@ async def test_progress(url: str, mode: str) -> None:
         assert seen == [(1, f"{tool} is called."), (2, f"{tool} has a result.")]
 
 
-async def test_a_review_is_asked_where_the_client_shows_forms(url: str, service: Service) -> None:
+@BOTH
+async def test_a_review_is_asked_where_the_client_shows_forms(
+    url: str, service: Service, mode: str
+) -> None:
     ann = Person(decision="approve", arguments='{"euros": 5}', message="")
-    result = await call(url, "desk", message="Pay", answer=ann)
+    result = await call(url, "desk", message="Pay", answer=ann, mode=mode)
     assert text(result) == "Done: Paid 5."
     (form,) = ann.forms
     assert "pay" in form.message
@@ -157,19 +165,22 @@ async def test_a_review_is_asked_where_the_client_shows_forms(url: str, service:
     assert (entry.who, entry.what, entry.detail["via"]) == ("ann@acme", "approve", "mcp")
 
 
-async def test_a_question_is_answered_in_a_form(url: str) -> None:
+@BOTH
+async def test_a_question_is_answered_in_a_form(url: str, mode: str) -> None:
     """What is decided about a call, by each way in, is in test_decisions.py."""
     ann = Person(answer="green tea")
-    assert text(await call(url, "asker", message="Go", answer=ann)) == "Done: They said green tea."
+    result = await call(url, "asker", message="Go", answer=ann, mode=mode)
+    assert text(result) == "Done: They said green tea."
     assert '"about":"tea"' in ann.forms[0].message
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
+@BOTH
 async def test_who_does_not_answer_is_asked_once_and_the_thread_waits(
-    url: str, service: Service, action: str
+    url: str, service: Service, action: str, mode: str
 ) -> None:
     ann = Person(action)
-    result = await call(url, "desk", message="Pay", answer=ann)
+    result = await call(url, "desk", message="Pay", answer=ann, mode=mode)
     assert len(ann.forms) == 1
     assert result.structured_content["status"] == "waiting"
     thread = result.structured_content["thread"]
@@ -177,13 +188,14 @@ async def test_who_does_not_answer_is_asked_once_and_the_thread_waits(
     assert f"{url}/inbox/{wait.id}" in text(result)
     # The same call without a message asks again.
     ann = Person(decision="approve")
-    assert text(await call(url, "desk", thread=thread, answer=ann)) == "Done: Paid 5."
+    later = await call(url, "desk", thread=thread, answer=ann, mode=mode)
+    assert text(later) == "Done: Paid 5."
 
 
 @pytest.mark.long
 async def test_a_client_without_forms_reads_where_to_decide(url: str, service: Service) -> None:
-    for mode, answer in (("auto", None), (LEGACY, Person(decision="approve"))):
-        result = await call(url, "desk", message="Pay", mode=mode, answer=answer)
+    for mode in ("auto", LEGACY):
+        result = await call(url, "desk", message="Pay", mode=mode)
         content = result.structured_content
         assert content["status"] == "waiting"
         (wait,) = content["waits"]
@@ -198,15 +210,21 @@ async def test_a_client_without_forms_reads_where_to_decide(url: str, service: S
         assert text(later) == "Done: Paid 5."
 
 
-async def test_a_decision_that_is_refused_changes_nothing(url: str, service: Service) -> None:
+@BOTH
+async def test_a_decision_that_is_refused_changes_nothing(
+    url: str, service: Service, mode: str
+) -> None:
     for form, reason in (
         ({"decision": "edit", "arguments": "five"}, "must be JSON"),
         ({"decision": "edit", "arguments": '{"euro": 5}'}, "did you mean 'euros'?"),
     ):
-        result = await call(url, "desk", message="Pay", answer=Person(**form))
+        result = await call(url, "desk", message="Pay", answer=Person(**form), mode=mode)
         assert result.is_error
         assert reason in text(result)
-    assert len(service.inbox("acme").waits(agent="desk", tool="pay")) >= 2
+        # With the thread, which the model can take up again, and its wait.
+        content = result.structured_content
+        (wait,) = service.inbox("acme").waits(thread=content["thread"])
+        assert (content["status"], content["waits"][0]["id"]) == ("waiting", wait.id)
 
 
 async def test_who_may_not_decide_or_has_not_claimed_it_is_not_asked(
@@ -253,7 +271,7 @@ async def test_answers_of_others_decide_nothing(url: str, service: Service) -> N
         assert text(await retry("desk", "ann@acme")) == "Done: Paid 5."
 
 
-@pytest.mark.parametrize("mode", ["auto", LEGACY])
+@BOTH
 async def test_errors_are_results_that_the_model_reads(url: str, mode: str) -> None:
     for arguments, reason in (
         ({}, "message is missing."),
@@ -270,11 +288,14 @@ async def test_errors_are_results_that_the_model_reads(url: str, mode: str) -> N
             await client.call_tool("ech", {"message": "Hi"})
 
 
-@pytest.mark.parametrize(("mode", "begins"), [(LEGACY, True), ("auto", False)])
-async def test_a_client_that_goes_away_ends_no_run_of_others_and_none_of_old_versions(
-    url: str, service: Service, mode: str, begins: bool, gate: Event
+@pytest.mark.parametrize(
+    ("mode", "begins", "end"),
+    [("auto", False, "done"), (LEGACY, False, "done"), (LEGACY, True, "cancelled")],
+)
+async def test_a_client_that_cancels_ends_its_run_and_none_of_others(
+    url: str, service: Service, mode: str, begins: bool, end: str, gate: Event
 ) -> None:
-    """As MCP says since 2026-07-28; before, a cut connection ended nothing."""
+    """Since 2026-07-28 by closing the connection; before, by a notification."""
     thread, before = uuid4().hex, connections(url)
     arguments = {"message": "Hi"} if begins else {}
     if not begins:
@@ -284,5 +305,102 @@ async def test_a_client_that_goes_away_ends_no_run_of_others_and_none_of_old_ver
     task.cancel()
     await asyncio.wait([task])
     await auntil(lambda: connections(url) <= before)
-    gate.set()
-    await auntil(lambda: statuses(service, thread) == ["done"])
+    if end == "done":
+        gate.set()
+    await auntil(lambda: statuses(service, thread) == [end])
+
+
+class OldClient:
+    """A client of MCP 2025-11-25 on the wire, whose requests go to one server or another."""
+
+    def __init__(self, *urls: str, session: str | None = None) -> None:
+        self.urls, self.thread = itertools.cycle(urls), uuid4().hex
+        self.headers = {"x-user": "ann@acme", "x-role": "accounting", "host": "127.0.0.1"}
+        self.headers |= {"accept": "application/json, text/event-stream"}
+        if session is None:
+            client = {"name": "c", "version": "1"}
+            able = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
+            with self.send("initialize", {**able, "clientInfo": client}, id=0) as answer:
+                session = answer.headers["mcp-session-id"]
+        self.headers |= {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
+
+    def send(self, method: str | None, params: Any = None, **more: Any) -> Any:
+        message = {"jsonrpc": "2.0", **more}
+        message |= {} if method is None else {"method": method, "params": params}
+        options: Any = {"json": message, "headers": self.headers, "timeout": 60}
+        return httpx.stream("POST", f"{next(self.urls)}/mcp", **options)
+
+    def call(self, agent: str, message: str = "Pay") -> Any:
+        arguments = {"message": message, "thread": self.thread}
+        meta = {"progressToken": "p"}
+        return self.send("tools/call", {"name": agent, "arguments": arguments, "_meta": meta}, id=7)
+
+    def rest(self, after: str) -> Any:
+        headers = {**self.headers, "last-event-id": after}
+        return httpx.stream("GET", f"{next(self.urls)}/mcp", headers=headers, timeout=60)
+
+
+def messages(response: Any) -> Iterator[tuple[str, Any]]:
+    """The ids and the messages of a stream."""
+    assert response.status_code == 200, response.read()
+    id = ""
+    for line in response.iter_lines():
+        id = line[4:] if line.startswith("id: ") else id
+        if line.startswith("data: ") and line != "data: ":
+            yield id, json.loads(line[6:])
+        elif line.startswith("data:"):
+            yield id, None
+
+
+def test_an_old_client_answers_cancels_and_resumes_at_any_server(
+    url: str, service: Service, gate: Event
+) -> None:
+    with served(service, **SERVER) as other:
+        client = OldClient(url, other)
+        with client.call("desk") as stream:
+            (first, _), (_, called), (asked, form) = itertools.islice(messages(stream), 3)
+            assert called["params"] == {
+                "progressToken": "p", "progress": 1, "message": "pay is called."
+            }  # fmt: skip
+            assert form["params"]["message"].endswith('pay({"euros":5})')
+        # The connection is cut: the client asks again after each event that it has.
+        for place in (first, asked):
+            with client.rest(place) as stream:
+                *_, again = itertools.islice(messages(stream), 2 if place == first else 1)
+                assert again[1] == (called if place == first else form)
+        content = {"action": "accept", "content": {"decision": "approve"}}
+        with client.rest(asked) as stream:
+            parts = messages(stream)
+            assert next(parts)[1] == form
+            with client.send(None, id=form["id"], result=content) as taken:
+                assert taken.status_code == 202
+            *progress, (_, end) = parts
+        assert [one["params"]["progress"] for _, one in progress] == [2]
+        assert (end["id"], end["result"]["content"][0]["text"]) == (7, "Done: Paid 5.")
+        cancelled = OldClient(url, other)
+        with cancelled.call("gated", "Hi") as stream:
+            parts = messages(stream)
+            assert next(parts)[1] is None
+            until(lambda: statuses(service, cancelled.thread) == ["running"])
+            with OldClient(url).send("notifications/cancelled", {"requestId": 7}) as taken:
+                assert taken.status_code == 202  # another session has cancelled nothing
+            with cancelled.send("notifications/cancelled", {"requestId": 7}) as taken:
+                assert taken.status_code == 202
+            assert [one["error"]["code"] for _, one in parts] == [-32800]
+        assert statuses(service, cancelled.thread) == ["cancelled"]
+
+
+def test_what_no_session_has_is_refused(url: str) -> None:
+    client = OldClient(url)
+    with OldClient(url, session="other-1").send("ping", {}, id=1) as answer:
+        assert (answer.status_code, "no session" in answer.read().decode()) == (404, True)
+    for after, status in (("none", 400), ("WzFd", 404), ("e30=", 400)):
+        with client.rest(after) as answer:
+            assert answer.status_code == status
+    answer = httpx.get(f"{url}/mcp", headers=client.headers)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    with client.send(None, id="none.form", result={"action": "decline"}) as answer:
+        assert answer.status_code == 404
+    with client.call("nobody") as stream:
+        ((_, refused),) = messages(stream)
+    assert "There is no tool 'nobody'" in refused["error"]["message"]

@@ -125,6 +125,34 @@ def test_an_answer_comes_block_by_block(talk: Conversation) -> None:
     assert checkpoints[-1]["parent_id"] == checkpoints[-2]["id"]
 
 
+def test_an_answer_is_one_message_whatever_ids_its_chunks_bring(
+    talk: Conversation, client: Any
+) -> None:
+    """langchain-core ends the stream of a named answer with a chunk of another id."""
+    talk.start("named")
+    events = talk.events()
+    starts = [data["id"] for data in shown(events, "messages") if data["event"] == "message-start"]
+    assert starts == [one["id"] for one in talk.state()["values"]["messages"][1:]]
+    modes: Any = ["events", "messages-tuple", "messages"]
+    parts = [*client.runs.stream(talk.thread, "named", input=HI, stream_mode=modes)]
+    pays, done = [one["id"] for one in talk.state()["values"]["messages"][-3::2]]
+    tuples = [part.data[0] for part in parts if part.event == "messages"]
+    assert {one["id"] for one in tuples if one["type"] != "tool"} == {pays, done}
+    whole = [part.data[0] for part in parts if part.event == "messages/partial"]
+    assert [one["content"] for one in whole if one["id"] == done][-1] == "Done."
+    assert {one["id"] for one in whole} == {pays, done}
+    of_models = [part.data for part in parts if part.event == "events"]
+    of_models = [event for event in of_models if event["name"] == "NamedAnswers"]
+    kinds = ["start", "stream", "stream", "end", "start", "stream", "stream", "stream", "end"]
+    assert [event["event"] for event in of_models] == [f"on_chat_model_{kind}" for kind in kinds]
+    assert [event["run_id"] for event in of_models] == [pays] * 4 + [done] * 5
+    (call,) = of_models[3]["data"]["output"]["tool_calls"]
+    assert (call["name"], of_models[-1]["data"]["output"]["content"]) == ("pay", "Done.")
+    # Clients take the first of two modes.
+    order = [part.event for part in parts if str(part.data).count(pays)]
+    assert order.index("events") < order.index("messages")
+
+
 def test_tool_calls_begin_and_end(talk: Conversation) -> None:
     talk.start("payer")
     events = talk.events()

@@ -128,6 +128,11 @@ CONTRADICTIONS = [
     ({"command": {"resume": APPROVE, "graph": "__parent__"}}, "command.graph"),
     ({"command": {"resume": APPROVE}, "input": HI}, "command and input"),
     ({"command": {"goto": "__end__"}, "input": HI}, "command and input"),
+    (
+        {"command": {"resume": APPROVE}, "input": {"messages": "Hi"}},
+        "the thread lacks this message",
+    ),
+    ({"command": {"resume": APPROVE}, "input": "{edited}"}, "lacks this message.*No, wait"),
     ({"command": {"goto": "tools"}}, "command.goto must be '__end__'"),
     ({"command": {"goto": {"node": "tools", "input": {}}}}, "command.goto"),
     ({"command": {"resume": APPROVE, "rewind": 1}}, "command.rewind"),
@@ -146,6 +151,20 @@ CONTRADICTIONS = [
 ]
 
 
+@each("more", [{}, {"tools": []}, {"structured_response": None, "copilotkit": {"actions": []}}])
+def test_a_state_that_the_thread_has_may_come_beside_an_answer(
+    http: TestClient, service: Service, more: Any
+) -> None:
+    """As CopilotKit and other clients of AG-UI send it."""
+    waiting = waiting_thread(service)
+    known = http.get(f"/threads/{waiting}/state").json()["values"]["messages"]
+    known[1]["content"] = [{"type": "text", "text": "as the client writes it"}]
+    inputs = {"messages": known, **more}
+    body = {"assistant_id": "desk", "command": {"resume": APPROVE}, "input": inputs}
+    values = http.post(f"/threads/{waiting}/runs/wait", json=body).json()
+    assert said(values)[2:] == ["Paid 5.", "Done."]
+
+
 @each("body, text", CONTRADICTIONS)
 def test_what_contradicts_itself_is_refused_before_anything_happens(
     http: TestClient, service: Service, body: Any, text: str
@@ -155,6 +174,13 @@ def test_what_contradicts_itself_is_refused_before_anything_happens(
         *_, oldest = service.threads.history(waiting)
         body = {**body, "checkpoint_id": oldest.config["configurable"]["checkpoint_id"]}
     before = service.threads.state(waiting)
+    if body.get("input") == "{edited}":
+        said_by_user = {
+            "role": "user",
+            "content": "No, wait",
+            "id": before.values["messages"][0].id,
+        }
+        body = {**body, "input": {"messages": [said_by_user]}}
     answer = http.post(f"/threads/{waiting}/runs/wait", json={"assistant_id": "desk", **body})
     assert answer.status_code in (409, 422), answer.text
     detail = answer.json()["detail"]

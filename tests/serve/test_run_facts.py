@@ -287,10 +287,11 @@ def test_the_agent_its_nodes_models_and_tools_have_events(client: Any, thread: s
     parts = [*client.runs.stream(thread, "payer", input=HI, stream_mode="events")]
     assert {part.event for part in parts} == {"metadata", "events"}
     events = events_of(parts)
-    model = "scriptedchatmodel"
+    model = "ScriptedChatModel"
     assert kinds(events) == [
         ("on_chain_start", "payer"),
         ("on_chain_start", "model"),
+        ("on_chat_model_start", model),
         ("on_chat_model_stream", model),
         ("on_chat_model_end", model),
         ("on_chain_stream", "model"),
@@ -301,6 +302,7 @@ def test_the_agent_its_nodes_models_and_tools_have_events(client: Any, thread: s
         ("on_chain_stream", "tools"),
         ("on_chain_end", "tools"),
         ("on_chain_start", "model"),
+        ("on_chat_model_start", model),
         ("on_chat_model_stream", model),
         ("on_chat_model_stream", model),
         ("on_chat_model_end", model),
@@ -308,11 +310,11 @@ def test_the_agent_its_nodes_models_and_tools_have_events(client: Any, thread: s
         ("on_chain_end", "model"),
         ("on_chain_end", "payer"),
     ]
-    assert events[7]["data"] == {"input": {"euros": 5}}
-    assert events[8]["data"]["output"]["content"] == "Paid 5."
-    assert events[7]["parent_ids"] == [events[0]["run_id"], events[6]["run_id"]]
-    assert events[14]["data"]["output"]["content"] == "Done."
-    assert events[14]["parent_ids"] == [events[0]["run_id"], events[11]["run_id"]]
+    assert events[8]["data"] == {"input": {"euros": 5}}
+    assert events[9]["data"]["output"]["content"] == "Paid 5."
+    assert events[8]["parent_ids"] == [events[0]["run_id"], events[7]["run_id"]]
+    assert events[16]["data"]["output"]["content"] == "Done."
+    assert events[16]["parent_ids"] == [events[0]["run_id"], events[12]["run_id"]]
     assert events[1]["metadata"]["langgraph_node"] == "model"
     assert said(events[-1]["data"]["output"])[-1] == "Done."
 

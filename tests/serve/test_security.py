@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -35,7 +36,7 @@ from agent_factory.service.errors import DatabaseUnavailable
 from samples import pay
 from serve.accounts import who
 from serve.langgraph_desk import caller
-from serve.route_examples import scope_of
+from serve.route_examples import ACCEPT, rpc, scope_of
 from servers import served
 from tables import each
 
@@ -404,3 +405,42 @@ def test_a_stream_of_another_run(client: TestClient, service: Service) -> None:
     answer = client.get(path, headers={"Last-Event-ID": first["id"]})
     assert answer.status_code == 422
     assert "secretly" not in answer.text
+
+
+def test_only_the_named_parts_are_served(service: Service, client_of: Any) -> None:
+    wait = service.submit("desk", message="Pay", tenant="acme", by="ann@acme")
+    wait.result(60)
+    client = client_of(only=["langgraph", "mcp", "inbox"])
+    paths = {route.path for route in client.app.routes}
+    assert {"/threads", "/mcp", "/inbox", "/ok"} <= paths
+    assert not [path for path in paths if path.startswith(("/studio", "/ag-ui", "/v1", "/a2a"))]
+    (card,) = re.findall(r'"/inbox/([0-9a-f]+)"', client.get("/inbox").text)[:1]
+    pages = [
+        client.get(path).text for path in ("/inbox", f"/inbox/{card}", "/inbox/audit", "/docs")
+    ]
+    assert not [page for page in pages if 'href="/studio' in page or "/studio/events" in page]
+    # The studio decides in the inbox; a server without pages names no address.
+    assert "/inbox" in {route.path for route in client_of(only={"studio"}).app.routes}
+    call = rpc("tools/call", name="desk", arguments={"thread": wait.thread_id})
+    for parts, url in ((["mcp", "inbox"], f"/inbox/{card}"), (["mcp"], "'url': None")):
+        answer = client_of(only=parts).post("/mcp", json=call, headers=ACCEPT)
+        assert url in str(json.loads(answer.text.partition("data: ")[2]))
+    for wrong in ("inbox", [], ["inbxo"]):
+        with pytest.raises(ArgumentError, match="must be some of langgraph, ag-ui"):
+            create_app(service, only=wrong)
+
+
+def test_a_client_finds_the_authorization_server(service: Service) -> None:
+    server = "https://login.example.com"
+    for options, header in (({}, "Bearer"), ({"authorization_servers": [server]}, None)):
+        client = TestClient(create_app(service, lambda _: None, **options), base_url="https://desk")
+        refused = client.post("/mcp", json={})
+        place = "/.well-known/oauth-protected-resource/mcp"
+        expected = header or f'Bearer resource_metadata="https://desk{place}"'
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, expected)
+        found = client.get(place)
+        assert found.status_code == (404 if header else 200)
+    assert (found.json()["resource"], found.json()["authorization_servers"]) == (
+        "https://desk/mcp",
+        [server],
+    )

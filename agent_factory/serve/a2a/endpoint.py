@@ -28,6 +28,7 @@ from a2a.types import (
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
+    TaskState,
 )
 from a2a.utils.constants import (
     DEFAULT_LIST_TASKS_PAGE_SIZE,
@@ -35,9 +36,12 @@ from a2a.utils.constants import (
     PROTOCOL_VERSION_1_0,
 )
 from a2a.utils.errors import (
+    JSON_RPC_ERROR_CODE_MAP,
     A2AError,
+    ContentTypeNotSupportedError,
     InternalError,
     InvalidParamsError,
+    JSONParseError,
     PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
@@ -45,15 +49,17 @@ from a2a.utils.errors import (
 )
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_factory.errors import ArgumentError, ReviewError
 from agent_factory.serve.a2a.messages import ID_PREFIX, to_decisions, to_langchain
-from agent_factory.serve.a2a.tasks import ENDED, STATES, Event, events_of, task_of
-from agent_factory.serve.body import whole_number
+from agent_factory.serve.a2a.tasks import STATES, Event, events_of, task_of
+from agent_factory.serve.body import read_json, whole_number
 from agent_factory.serve.errors import refusal_of
-from agent_factory.serve.exchange import Exchange
+from agent_factory.serve.exchange import ENDED, Exchange
+from agent_factory.serve.json_response import JsonResponse
 from agent_factory.service import NotFound, Service, ThreadBusy
 
 _MODES = ("text/plain", "application/json")
@@ -87,13 +93,36 @@ async def card_response(service: Service, request: Request, agent: str) -> Respo
     return response
 
 
-def dispatcher_of(service: Service) -> Callable[[Request], Awaitable[Response]]:
+def endpoint_of(service: Service) -> Callable[[Request], Awaitable[Response]]:
     """The endpoint of `POST /a2a/{agent}`."""
     (route,) = create_jsonrpc_routes(
         _Handler(service), "/a2a/{agent}", _ContextBuilder(), enable_v0_3_compat=True
     )
-    endpoint: Callable[[Request], Awaitable[Response]] = route.endpoint
-    return endpoint
+
+    def refusal(error: A2AError, id: object = None) -> Response:
+        fault = {"code": JSON_RPC_ERROR_CODE_MAP[type(error)], "message": error.message}
+        return JsonResponse({"jsonrpc": "2.0", "id": id, "error": fault})
+
+    async def serve(request: Request) -> Response:
+        try:
+            body: Any = await read_json(request)  # here, where 413 answers a long body
+        except HTTPException as error:
+            if error.status_code != 422:
+                raise
+            # What cannot be read has a cause; what cannot be stored has none.
+            kind = InvalidParamsError if error.__cause__ is None else JSONParseError
+            return refusal(kind(error.detail))
+        params = body.get("params", {}) if isinstance(body, dict) else {}
+        state = params.get("status") if isinstance(params, dict) else "params"
+        # The SDK would take another text for no state, and find tasks of all states.
+        if state not in (None, *TaskState.keys(), *TaskState.values()):
+            names = ", ".join(TaskState.keys())
+            text = f"params must be an object, with a status of {names} if there is one."
+            return refusal(InvalidParamsError(text), body.get("id"))
+        response: Response = await route.endpoint(request)
+        return response
+
+    return serve
 
 
 class _ContextBuilder(DefaultServerCallContextBuilder):
@@ -249,6 +278,10 @@ class _Handler(RequestHandler):
         if params.configuration.HasField("task_push_notification_config"):
             raise PushNotificationNotSupportedError
         validate_history_length(params.configuration)
+        wanted = params.configuration.accepted_output_modes
+        if wanted and not {*_MODES, "text/*", "*/*", "text", "application/*"} & {*wanted}:
+            text = f"acceptedOutputModes must have one of {', '.join(_MODES)}, got {[*wanted]}."
+            raise ContentTypeNotSupportedError(text)
         message = params.message
         if message.task_id:
             exchange = self._about(request, message.task_id)

@@ -19,7 +19,7 @@ from agent_factory.serve.a2a.messages import (
     to_user_message,
     waiting_message,
 )
-from agent_factory.serve.exchange import Exchange, last_answer, open_waits, reviews_of
+from agent_factory.serve.exchange import ENDED, Exchange, last_answer, open_waits, reviews_of
 from agent_factory.serve.wait_texts import inbox_of
 from agent_factory.service import Run, Service
 
@@ -35,8 +35,6 @@ STATES = {
     "cancelled": TaskState.TASK_STATE_CANCELED,
 }
 """States of tasks by the status of the run."""
-
-ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 def task_of(service: Service, request: Request, run: Run) -> Task:

@@ -18,7 +18,13 @@ from agent_factory.errors import AgentFactoryError
 from agent_factory.providers import ending_of
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
-from agent_factory.serve.ag_ui.messages import call_results, id_of, is_empty, new_messages
+from agent_factory.serve.ag_ui.messages import (
+    call_results,
+    cut_of,
+    id_of,
+    is_empty,
+    new_messages,
+)
 from agent_factory.serve.body import read_body
 from agent_factory.serve.client_tools import (
     client_settings,
@@ -26,7 +32,14 @@ from agent_factory.serve.client_tools import (
     is_client_call,
     result_decisions,
 )
-from agent_factory.serve.exchange import Exchange, Outcome, check_agent, last_answer, tokens_of
+from agent_factory.serve.exchange import (
+    ENDED,
+    Exchange,
+    Outcome,
+    check_agent,
+    last_answer,
+    tokens_of,
+)
 from agent_factory.serve.json_response import failure_of, to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.service import Busy, Service, ThreadBusy, can_be_steered
@@ -34,18 +47,21 @@ from agent_factory.types import Graph
 
 _TOOL_PARTS = {"name", "description", "parameters"}
 
+_RUN_ID = "ag_ui_run_id"
+"""Key in the metadata of a run: the client's id of the run."""
+
 
 async def run_agent(service: Service, request: Request) -> EventSourceResponse:
     """`POST /ag-ui/{agent}`."""
-    agent, on_disconnect = request.path_params["agent"], request.query_params.get("on_disconnect")
+    agent = request.path_params["agent"]
     check_agent(service, agent)
-    if on_disconnect not in (None, "cancel", "continue"):
-        text = f"on_disconnect must be 'cancel' or 'continue', got {on_disconnect!r}."
-        raise HTTPException(422, text)
+    on_disconnect = _choice(request, "on_disconnect", "cancel", "continue")
+    whole = _choice(request, "messages", "new", "all") == "all"
     busy = _busy(request, service.agents[agent], agent)
     body = await read_body(request, RunAgentInput)
     exchange = Exchange(service, request, agent, body.thread_id, "ag-ui")
     answer = _Answer(exchange, body)
+    await run_in_threadpool(answer.go_back, whole, on_disconnect == "continue")
     await run_in_threadpool(answer.begin, busy)
 
     async def stop(_: object) -> None:
@@ -61,12 +77,18 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
     return EventSourceResponse(events(), sep="\n", client_close_handler_callable=stop)
 
 
+def _choice(request: Request, name: str, *choices: str) -> str | None:
+    """A choice in the query of a request; None if the request does not say so."""
+    value = request.query_params.get(name)
+    if value not in (None, *choices):
+        text = f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.100}."
+        raise HTTPException(422, text)
+    return value
+
+
 def _busy(request: Request, graph: Graph, agent: str) -> Busy | None:
     """Behavior of the request on a busy thread; None if the request does not say so."""
-    busy: Any = request.query_params.get("busy")
-    if busy not in (None, *get_args(Busy)):
-        expected = ", ".join(map(repr, get_args(Busy)))
-        raise HTTPException(422, f"busy must be one of {expected}, got {busy!r}.")
+    busy = _choice(request, "busy", *get_args(Busy))
     if busy == "steer" and not can_be_steered(graph):
         raise HTTPException(
             422,
@@ -86,6 +108,25 @@ class _Answer:
     """Results of calls in this request."""
     new: list[BaseMessage] = field(default_factory=list)
     """Messages of this request."""
+
+    def go_back(self, whole: bool, comes_back: bool) -> None:
+        """Leave the thread where the client has cut or edited the conversation.
+
+        Args:
+            comes_back: Whether a client that was cut off may want the answer that is there.
+        """
+        body, exchange = self.body, self.exchange
+        info = exchange.before.info
+        if not exchange.before.messages or body.resume or info is None or info.run is None:
+            return
+        last = exchange.service.run(info.run).info
+        # Else the client has lost the stream of a run: see `Exchange.repeat`.
+        has_seen = not comes_back and last.metadata.get(_RUN_ID) != body.run_id
+        edited, again = has_seen and last.status in ENDED, has_seen and last.status == "done"
+        messages, stored = body.messages, exchange.before.messages
+        cut = cut_of(messages, stored, whole=whole, edited=edited, again=again)
+        if cut is not None:
+            exchange.go_back(cut)
 
     def begin(self, busy: Busy | None) -> None:
         """Submit new messages, and carry out the answers to interrupts."""
@@ -128,11 +169,13 @@ class _Answer:
             "stream": self._modes,
             "context": props if props and takes_context else None,
             "config": {"configurable": configurable} if configurable else None,
-            "metadata": digest_of(settings),
+            "metadata": {**digest_of(settings), _RUN_ID: body.run_id},
         }
         if new:
             inputs = {"messages": new, **self._changes()}
-            run = exchange.send(inputs, message_id=str(new[-1].id), **options)
+            # A message that is sent again elsewhere in the thread is another run.
+            message_id = str(new[-1].id) if exchange.fork is None else body.run_id
+            run = exchange.send(inputs, message_id=message_id, **options)
         else:
             # A client without its stream wants no other attempt.
             asks = bool(body.messages) and body.messages[-1].role == "user"

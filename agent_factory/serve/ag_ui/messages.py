@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ag_ui.core import types
@@ -45,6 +45,46 @@ def new_messages(
             # Text alone: calls would stay without a result.
             new.append(AIMessage(message.content, id=message.id))
     return new
+
+
+def cut_of(
+    messages: Sequence[types.Message],
+    thread_messages: Iterable[BaseMessage],
+    *,
+    whole: bool,
+    edited: bool,
+    again: bool,
+) -> str | None:
+    """The id of the first message that a client has taken out of its thread; None for none.
+
+    A client that edits a message, or wants another answer, sends the conversation up to there. The
+    messages of people count: clients write the turns of an agent in forms of their own.
+
+    Args:
+        whole: Whether a client that has no message of the thread has taken out all of them.
+        edited: Whether the last message may have another text than in the thread.
+        again: Whether the last message wants another answer.
+    """
+    asked = {id_of(item): item for item in thread_messages if isinstance(item, HumanMessage)}
+    sent = [message for message in messages if isinstance(message, types.UserMessage)]
+    for message in sent if edited else sent[:-1]:
+        if message.id in asked and _text(message) != asked[message.id].text:
+            return asked[message.id].id
+    kept = [message.id for message in sent if message.id in asked]
+    if len(kept) == len(sent):  # without a new message
+        is_asked = again and sent and messages[-1] is sent[-1]
+        return asked[kept[-1]].id if is_asked else None
+    if not (kept or whole):
+        return None
+    # A client may leave out the beginning of a long conversation.
+    after = [*asked][[*asked].index(kept[-1]) + 1 :] if kept else [*asked]
+    return asked[after[0]].id if after else None
+
+
+def _text(message: types.UserMessage) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "".join(part.text for part in message.content if isinstance(part, types.TextPart))
 
 
 def id_of(message: BaseMessage) -> str:

@@ -168,6 +168,12 @@ class StateSearch(StrictBody):
     checkpoint: Checkpoint | None = None
     select: list[str] | None = None
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.before is not None and self.checkpoint is not None and self.checkpoint.place:
+            raise ValueError("before and checkpoint contradict each other. Send one of them.")
+        return self
+
 
 class InnerCheckpoint(Checkpoint):
     """A checkpoint of a thread, or of an agent that is a node."""
@@ -259,11 +265,6 @@ class NewRun(RunSettings):
         # A command without a field asks for nothing.
         if self.command is not None and not self.command.model_fields_set:
             self.command = None
-        if self.command is not None and self.input:
-            raise ValueError(
-                "command and input contradict each other: a command is for what the thread waits "
-                "for, and an input is a new message. Send one of them."
-            )
         places = {self.checkpoint_id, self.checkpoint and self.checkpoint.place} - {None}
         if len(places) > 1:
             raise ValueError("checkpoint and checkpoint_id name different checkpoints. Send one.")

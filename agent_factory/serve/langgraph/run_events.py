@@ -46,26 +46,26 @@ class RunEvents:
         # Nodes return messages as well, and tools do.
         if not isinstance(message, AIMessage) or "ls_model_type" not in metadata:
             return
-        id = str(message.id)
-        name = str(metadata.get("ls_model_name") or metadata.get("ls_provider") or "model")
+        id, name = str(message.id), metadata.get("ls_model_class") or metadata.get("ls_model_name")
         node = metadata.get("langgraph_node")
         # The documented metadata name the node alone: the first running task is taken.
         running = (
             id for id, task in self._tasks.items() if (task["ns"], task["name"]) == (ns, node)
         )
-        about: dict[str, Any] = {"ns": ns, "task": next(running, None)}
+        about = str(name or "model"), id
+        place: dict[str, Any] = {"ns": ns, "task": next(running, None)}
+        known = self._answers.pop(id, None)
+        if known is None:
+            yield self._event("on_chat_model_start", *about, {}, metadata, **place)
         if isinstance(message, AIMessageChunk):
             chunk = {"chunk": message}
-            yield self._event("on_chat_model_stream", name, id, chunk, metadata, **about)
-            known = self._answers.pop(id, None)
+            yield self._event("on_chat_model_stream", *about, chunk, metadata, **place)
             whole = message if known is None else known + message
             if message.chunk_position != "last":
                 self._answers[id] = whole
                 return
-            output = {"output": message_chunk_to_message(whole)}
-        else:
-            output = {"output": message}
-        yield self._event("on_chat_model_end", name, id, output, metadata, **about)
+            message = message_chunk_to_message(whole)
+        yield self._event("on_chat_model_end", *about, {"output": message}, metadata, **place)
 
     def _of_task(self, ns: Sequence[str], data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         id, node = data["id"], data["name"]

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from agent_factory.serve.body import number, several
 from agent_factory.serve.endpoints import Endpoints, check_thread
 from agent_factory.serve.errors import text_of
-from agent_factory.serve.exchange import Exchange
+from agent_factory.serve.exchange import ENDED, Exchange
 from agent_factory.serve.json_response import JsonResponse, failure_of, selected, time_text, to_json
 from agent_factory.serve.langgraph.requests import Batch, Cancelled, NewRun, StreamMode
 from agent_factory.serve.langgraph.start import start_run
@@ -49,7 +49,6 @@ _STATUS = {
     "cancelled": "interrupted",
 }
 _ACTIVE = ("pending", "running")
-_ENDED = ("done", "failed", "cancelled")
 
 
 class Runs(Endpoints):
@@ -118,7 +117,7 @@ class Runs(Endpoints):
         # A thread that waits is not busy: its run ends, and its messages stay.
         if body.multitask_strategy == "rollback" and info and info.status != "waiting":
             runs = threads.runs(info.id, limit=1000)
-            earlier = [run for run in runs if run.status not in _ENDED]
+            earlier = [run for run in runs if run.status not in ENDED]
         exchange = Exchange(self._service, request, assistant.agent, thread, "langgraph")
         run = start_run(exchange, info, body)
         for other in earlier:
@@ -149,7 +148,7 @@ class Runs(Endpoints):
                     with suppress(RunFailed, RunCancelled):
                         await run.aresult()
                 # A run that waits goes on in the thread.
-                if await run_in_threadpool(lambda: run.status) in _ENDED:
+                if await run_in_threadpool(lambda: run.status) in ENDED:
                     await run_in_threadpool(self._service.threads.delete, run.thread_id)
 
         # The task of the request ends as soon as the client has gone.
@@ -241,7 +240,7 @@ def _cancel(request: Request, runs: list[Run]) -> None:
     if action not in ("interrupt", "rollback"):
         raise HTTPException(422, f"action must be 'interrupt' or 'rollback', got {action!r}.")
     roll_back, name = action == "rollback", request.state.principal.name
-    active = [run for run in runs if run.status not in _ENDED]
+    active = [run for run in runs if run.status not in ENDED]
     if not active:
         raise HTTPException(404, "There is no such run to cancel: none that has not ended.")
     # The newest first: a cancelled run lets the next message begin.

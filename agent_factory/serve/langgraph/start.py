@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from agent_factory.errors import ArgumentError
 from agent_factory.serve.errors import logger
 from agent_factory.serve.exchange import Exchange
+from agent_factory.serve.json_response import to_json
 from agent_factory.serve.langgraph import run_events
 from agent_factory.serve.langgraph.requests import NewRun, RunSettings
 from agent_factory.service import Run, Service, ThreadBusy, ThreadInfo, can_be_steered
@@ -56,11 +57,15 @@ def start_run(exchange: Exchange, info: ThreadInfo | None, body: NewRun) -> Run:
     message, waits = None, info is not None and info.status == "waiting"
     if body.input is not None:
         message = checked_input(graph, agent, body.input, waits=waits)
+    elif info is not None and _is_paused(service, info, body.place):
+        return exchange.answer(None, stream=options["stream"])
     elif body.place is None:
-        if info is None or not _can_go_on(service, info):
-            raise HTTPException(422, f"input is missing. {_EXAMPLE}")
         if waits:
-            return exchange.answer(None, stream=options["stream"])
+            text = 'The thread waits for an answer. Send command: {"resume": ...}, or an input.'
+            raise HTTPException(422, text)
+        # After a failure, a thread goes on without a message.
+        if info is None or not info.agent or not service.threads.state(info.id).next:
+            raise HTTPException(422, f"input is missing. {_EXAMPLE}")
     try:
         place, delay = body.place, body.after_seconds
         with naming_input():
@@ -147,19 +152,41 @@ def _config(service: Service, agent: str, thread: str | None, body: NewRun) -> R
 
 
 def _check_command(service: Service, agent: str, thread: ThreadInfo, body: NewRun) -> None:
-    """Raise HTTPException if a command is about another agent, or an earlier state."""
+    """Raise HTTPException if a command is about another agent or state, or comes with news."""
     if thread.agent and thread.agent != agent:
         text = f"The thread is one of agent {thread.agent!r}, not of {agent!r}."
         raise HTTPException(422, f"{text} Send assistant_id: {thread.agent!r}.")
-    if body.place is None or not thread.agent:
+    if not thread.agent or not (body.input or body.place):
         return
-    newest = service.threads.state(thread.id).config["configurable"]["checkpoint_id"]
-    if body.place != newest:
+    state = service.threads.state(thread.id)
+    if body.input and (news := _news(service.agents[agent], body.input, state.values)):
+        raise HTTPException(
+            422,
+            "command and input contradict each other: a command is for what the thread waits for, "
+            f"and the thread lacks {news}. Send one of them.",
+        )
+    if body.place not in (None, state.config["configurable"]["checkpoint_id"]):
         raise HTTPException(
             409,
             f"The thread has gone on since checkpoint {body.place!r}. Look at what it waits for "
             "now, and send the command without a checkpoint.",
         )
+
+
+def _news(graph: Graph, inputs: Mapping[str, Any], values: Mapping[str, Any]) -> str | None:
+    """The first part of an input that a thread lacks; clients repeat the state that they know."""
+    stored = {message.id: message for message in values.get("messages", ())}
+    messages = inputs.get("messages", [])
+    for message in messages if isinstance(messages, list) else [messages]:
+        known = stored.get(message.get("id")) if isinstance(message, Mapping) else None
+        # Clients write the answers of models in forms of their own.
+        if known is None or (
+            known.type == "human" and message.get("content") not in (known.content, known.text)
+        ):
+            return f"this message: {to_json(message):.200}"
+    others = [key for key in input_keys(graph) if key != "messages" and inputs.get(key)]
+    changed = (key for key in others if to_json(inputs[key]) != to_json(values.get(key)))
+    return next((f"this {key}: {to_json(inputs[key]):.200}" for key in changed), None)
 
 
 def check_strategy(graph: Graph, agent: str, body: RunSettings) -> None:
@@ -229,17 +256,11 @@ def recorded_modes(graph: Graph, body: RunSettings) -> set[str]:
     return modes
 
 
-def _can_go_on(service: Service, thread: ThreadInfo) -> bool:
-    """Return True if a thread goes on without a message: after a failure, or at a pause.
-
-    Raises:
-        HTTPException: 422 if the thread waits for an answer.
-    """
-    if thread.status == "waiting":
-        waits = service.inbox(thread.tenant).waits(thread=thread.id, limit=1000)
-        if any(wait.kind not in ("pause", "result") for wait in waits):
-            raise HTTPException(
-                422, 'The thread waits for an answer. Send command: {"resume": ...}, or an input.'
-            )
-        return True
-    return bool(thread.agent and service.threads.state(thread.id).next)
+def _is_paused(service: Service, thread: ThreadInfo, place: str | None) -> bool:
+    """Return True if a thread waits at a checkpoint, or the newest, and not for an answer."""
+    if thread.status != "waiting":
+        return False
+    newest = service.threads.state(thread.id).config["configurable"]["checkpoint_id"]
+    waits = service.inbox(thread.tenant).waits(thread=thread.id, limit=1000)
+    is_pause = all(wait.kind in ("pause", "result") for wait in waits)
+    return is_pause and place in (None, newest)

@@ -78,11 +78,13 @@ class Events:
                 if part["type"] == "waiting_for":  # LangGraph has no event for a wait
                     yield ServerSentEvent(comment=part["data"]["text"])
                     continue
-                events = [*self._events_of(part)]
+                events: list[tuple[str, object]] = []
+                # As on LangGraph's own server, before other modes: clients take the first.
                 if run_events is not None:
                     events += [("events", event) for event in run_events.events(part)]
                     if part["type"] == "end" and part["data"]["status"] == "done":
                         events.append(("events", run_events.end(await self.run.aresult())))
+                events += self._events_of(part)
                 if begin != after and after and _numbers(part["id"]) <= _numbers(after):
                     continue
                 for position, (name, data) in enumerate(events, 1):
@@ -202,6 +204,8 @@ async def follow_thread(
         with suppress(NotFound):  # the run was deleted, perhaps with its thread
             async for event in events.follow(seen, job):
                 yield event
+            done = {"status": "run_done", "run_id": run.id}
+            yield ServerSentEvent(to_json(done), event="metadata")
 
 
 ThreadRuns = list[tuple[Run, RunInfo]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -211,8 +211,12 @@ class Threads(Endpoints):
             return JsonResponse([])
         # Metadata are compared here, so more states may have to be read.
         most = None if body.metadata else body.limit
+        states: Iterable[StateSnapshot]
         # Without a tenant, which `_thread` has checked.
-        states = self._service.threads.history(info.id, before=before, limit=most)
+        if body.checkpoint is not None and (place := body.checkpoint.place) is not None:
+            states = [self._service.threads.state(info.id, checkpoint=place)]
+        else:
+            states = self._service.threads.history(info.id, before=before, limit=most)
         conditions = body.metadata.items()
         fitting = (state for state in states if conditions <= {**(state.metadata or {})}.items())
         rows = map(state_shown, islice(fitting, body.limit))

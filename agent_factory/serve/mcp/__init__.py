@@ -20,4 +20,4 @@ def routes(service: Service) -> list[Route]:
 
         return await respond(service, request)
 
-    return [Route("/mcp", serve, methods=["POST"])]
+    return [Route("/mcp", serve, methods=["GET", "POST"])]

@@ -1,15 +1,13 @@
-"""The endpoint of MCP: streamable HTTP, without sessions."""
+"""The endpoint of MCP: streamable HTTP, at any process of a server."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
+from itertools import count
 from typing import Any
-from uuid import uuid4
 
 import anyio
-from langchain_core.messages import HumanMessage
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -23,46 +21,50 @@ from mcp_types import (
     PaginatedRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from agent_factory.serve.body import read_json
-from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.exchange import Exchange
-from agent_factory.serve.mcp.elicitation import forms_for, takes_forms, to_decision
-from agent_factory.serve.mcp.tools import (
-    ToolInput,
-    agents_by_tool,
-    answer_of,
-    error_result,
-    progress_of,
-    to_tool,
-    waiting_result,
-)
-from agent_factory.serve.mistakes import explained
-from agent_factory.serve.wait_texts import inbox_of
-from agent_factory.service import RunCancelled, RunFailed, Service, ThreadBusy
+from agent_factory.serve.mcp.call import begin, decide, refused, result_of
+from agent_factory.serve.mcp.elicitation import forms_for, takes_forms
+from agent_factory.serve.mcp.session import SESSION, Session, resumed, session_id
+from agent_factory.serve.mcp.tools import agents_by_tool, progress_of, to_tool
+from agent_factory.service import Service
 
 Context = ServerRequestContext[Any, Request]
 
 
 async def respond(service: Service, request: Request) -> Response:
-    """`POST /mcp`."""
-    await read_json(request)  # here, where 413 answers a long body
-    return _McpResponse(_server(service), request, await request.body())
+    """`POST /mcp`, and `GET /mcp` of a client that was cut off."""
+    session = Session.of(service, request)
+    if request.method == "GET":
+        return await resumed(service, request)
+    message: Any = await read_json(request)  # here, where 413 answers a long body
+    response = None if session is None else await session.respond(message)
+    if response is not None:
+        return response
+    is_first = isinstance(message, dict) and message.get("method") == "initialize"
+    new = session_id(message.get("params")) if is_first else None
+    return _McpResponse(_server(service), request, await request.body(), new)
 
 
 class _McpResponse(Response):
-    """Response by the server of the SDK."""
+    """Response by the server of the SDK.
 
-    def __init__(self, server: Server[Any], request: Request, body: bytes) -> None:
+    Args:
+        session: The id of a session that begins.
+    """
+
+    def __init__(
+        self, server: Server[Any], request: Request, body: bytes, session: str | None
+    ) -> None:
         super().__init__()
         self._server, self._request, self._unread = server, request, [body]
-        self._size = len(body)
+        self._size, self._session = len(body), session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A manager for each request keeps no sessions: each process of a server can
@@ -74,8 +76,14 @@ class _McpResponse(Response):
             # The SDK refuses a limit of 0, which an empty body would set.
             max_request_body_size=max(self._size, 1),
         )
+
+        async def send_with_session(message: Message) -> None:
+            if self._session is not None and message["type"] == "http.response.start":
+                MutableHeaders(raw=message["headers"])[SESSION] = self._session
+            await send(message)
+
         async with manager.run():
-            await manager.handle_request(scope, self._receive, send)
+            await manager.handle_request(scope, self._receive, send_with_session)
 
     async def _receive(self) -> Message:
         """The body, and then messages of the client."""
@@ -99,14 +107,7 @@ def _server(service: Service) -> Server[Any]:
         if params.name not in agents:
             text = f"There is no tool {params.name!r}. There are: {', '.join(agents)}."
             raise MCPError(INVALID_PARAMS, text)
-        assert context.request is not None  # all requests come over HTTP
-        call = _Call(service, agents[params.name], context, context.request)
-        try:
-            return await call.result(params)
-        except (RunFailed, RunCancelled) as error:
-            return error_result(str(error))
-        except Exception as error:
-            return error_result(refusal_of(context.request, error, str)[1])
+        return await _answer(service, agents[params.name], context, params)
 
     return Server(
         "agent-factory",
@@ -117,91 +118,50 @@ def _server(service: Service) -> Server[Any]:
     )
 
 
-@dataclass
-class _Call:
-    """Call of a tool, and the run that answers."""
-
-    service: Service
-    agent: str
-    context: Context
-    request: Request
-    steps: int = 0
-    """How much progress was reported so far."""
-
-    async def result(self, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        """The result; or forms for the user, whose answers come with the same call again."""
-        responses = params.input_responses or {}
-        answers = {
-            digest: part for digest, part in responses.items() if isinstance(part, ElicitResult)
-        }
+async def _answer(
+    service: Service, agent: str, context: Context, params: CallToolRequestParams
+) -> CallToolResult | InputRequiredResult:
+    """The result of a call; or forms for the user, whose answers come with the same call again."""
+    request, arguments = context.request, params.arguments or {}
+    assert request is not None  # all requests come over HTTP
+    answers = {
+        digest: part
+        for digest, part in (params.input_responses or {}).items()
+        if isinstance(part, ElicitResult)
+    }
+    exchange: Exchange | None = None
+    try:
         # Without a shield, nobody would end the run of a client that goes away just now.
         with anyio.CancelScope(shield=True):
-            if params.request_state is None:
-                exchange = await run_in_threadpool(self._submit, params.arguments or {})
+            if (run := params.request_state) is None:
+                exchange = await run_in_threadpool(begin, service, request, agent, arguments)
             else:
-                exchange = await run_in_threadpool(self._decide, params.request_state, answers)
+                about = partial(Exchange.about, service, request, agent, run, "mcp")
+                exchange = await run_in_threadpool(about)
+                await run_in_threadpool(decide, exchange, answers)
+        assert exchange is not None  # nothing cancels the scope
+        steps = count(1)
         try:
             async for part in exchange.follow():
                 for text in progress_of(part):
-                    self.steps += 1
-                    await self.context.session.report_progress(self.steps, message=text)
+                    await context.session.report_progress(next(steps), message=text)
         except anyio.get_cancelled_exc_class():
             # Since 2026-07-28, clients end calls so. Readers end nothing.
-            is_modern = self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
-            begins = params.request_state or (params.arguments or {}).get("message")
-            if is_modern and begins and getattr(self.request.state, "has_gone", False):
+            is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+            begins = params.request_state or arguments.get("message")
+            if is_modern and begins and getattr(request.state, "has_gone", False):
                 with anyio.CancelScope(shield=True):
                     await exchange.cancel()
             raise
-        run, outcome = exchange.run, exchange.outcome
-        if outcome is None or outcome.status != "waiting":
-            return answer_of(run, await run.aresult())
-        # Only since 2026-07-28 does each request say what its client can do.
-        asks = takes_forms(self.context.session.client_capabilities)
-        # A user who has not answered is not asked again.
-        asks = asks and all(part.action == "accept" for part in answers.values())
-        if asks and (forms := await run_in_threadpool(forms_for, self.request, outcome.reviews)):
-            # The state is not signed: the answer is checked as any other request.
-            return InputRequiredResult(input_requests=forms, request_state=run.id)
-        return waiting_result(run, outcome.reviews, inbox_of(self.request))
-
-    def _submit(self, arguments: Mapping[str, Any]) -> Exchange:
-        """Submit a message, or join the last run of the thread."""
-        try:
-            tool_input = ToolInput.model_validate(arguments)
-        except ValidationError as error:
-            raise HTTPException(422, explained(error, ToolInput, arguments)) from error
-        if not tool_input.message and not tool_input.thread:
-            raise HTTPException(422, "message is missing.")
-        thread = tool_input.thread or str(uuid4())
-        exchange = Exchange(self.service, self.request, self.agent, thread, "mcp")
-        if not tool_input.message:
-            # A call without a message reads an answer, and begins nothing.
-            run = exchange.repeat(None)
-            # The last run of the thread may belong to another agent.
-            return Exchange.about(self.service, self.request, self.agent, run.id, "mcp")
-        message = HumanMessage(tool_input.message)
-        try:
-            exchange.send(message, waiting="reject", stream={"messages"})
-        except ThreadBusy as error:
-            raise HTTPException(
-                409,
-                f"Thread {tool_input.thread!r} waits for a person or works on another message, so "
-                "this one was not taken. Call the tool without a message to read its answer.",
-            ) from error
-        return exchange
-
-    def _decide(self, run_id: str, answers: Mapping[str, ElicitResult]) -> Exchange:
-        """Decide with forms that the user has filled."""
-        exchange = Exchange.about(self.service, self.request, self.agent, run_id, "mcp")
-        # By digest, which names the call that the user has seen. What somebody else has decided
-        # meanwhile is not here any more.
-        waits = {wait.digest: wait for wait in exchange.reviews()}
-        decisions = {
-            waits[digest].id: to_decision(waits[digest], answer.content or {})
-            for digest, answer in answers.items()
-            if answer.action == "accept" and digest in waits
-        }
-        if decisions:
-            exchange.decide(decisions)
-        return exchange
+        outcome = exchange.outcome
+        if outcome is not None and outcome.status == "waiting":
+            # Only since 2026-07-28 does each request say what its client can do.
+            asks = takes_forms(context.session.client_capabilities)
+            # A user who has not answered is not asked again.
+            asks = asks and all(part.action == "accept" for part in answers.values())
+            if asks and (forms := await run_in_threadpool(forms_for, request, outcome.reviews)):
+                # The state is not signed: the answer is checked as any other request.
+                return InputRequiredResult(input_requests=forms, request_state=exchange.run.id)
+        return await result_of(exchange)
+    except Exception as error:
+        return await refused(request, error, exchange)

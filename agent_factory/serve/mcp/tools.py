@@ -39,7 +39,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
     "properties": {
         "thread": {"type": "string", "description": "Pass it to continue the conversation."},
         "status": {
-            "enum": ["done", "waiting"],
+            "enum": ["done", "waiting", "failed"],
             "description": "'waiting': the agent goes on once a person has decided.",
         },
         "answer": {"type": "string"},
@@ -107,9 +107,18 @@ def waiting_result(run: Run, waits: Sequence[Wait], inbox: str) -> CallToolResul
     return CallToolResult(content=[TextContent(text=text)], structured_content=content)
 
 
-def error_result(text: str) -> CallToolResult:
-    """A result with the reason of the failure, for the model."""
-    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+def error_result(
+    text: str, thread: str | None, waits: Sequence[Wait] = (), inbox: str = ""
+) -> CallToolResult:
+    """A result with the reason of the failure for the model, which can take the thread up again."""
+    content: dict[str, Any] | None = None
+    if thread is not None:
+        content = {"thread": thread, "status": "waiting" if waits else "failed"}
+        if waits:
+            content["waits"] = [wait_data(wait, inbox) for wait in waits]
+    return CallToolResult(
+        content=[TextContent(text=text)], structured_content=content, is_error=True
+    )
 
 
 def progress_of(part: Mapping[str, Any]) -> Iterator[str]:

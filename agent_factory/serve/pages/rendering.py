@@ -62,6 +62,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: object
     context = {
         "principal": principal,
         "path": request.url.path,
+        "doors": request.app.state.doors,
         "is_partial": is_partial(request),
         "csrf_token": csrf_token(request),
     }
