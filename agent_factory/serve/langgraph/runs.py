@@ -185,7 +185,8 @@ class Runs(Endpoints):
 
     async def join(self, request: Request) -> Response:
         """Wait for the result of a run."""
-        return _waited(await run_in_threadpool(self._run, request))
+        run = await run_in_threadpool(self._run, request)
+        return _waited(run, cancels=_ends_with_client(request))
 
     async def join_stream(self, request: Request) -> Response:
         """Stream the events of a run."""
@@ -201,7 +202,7 @@ class Runs(Endpoints):
             modes or None,
             subgraphs=True,
             after=None if after == "-1" else after,
-            cancels=request.query_params.get("cancel_on_disconnect") in ("true", "1"),
+            cancels=_ends_with_client(request),
         )
 
     def cancel(self, request: Request) -> Response:
@@ -233,6 +234,11 @@ class Runs(Endpoints):
             runs = [run for run in runs if _STATUS[run.status] in statuses]
         _cancel(request, runs)
         return Response(status_code=204)
+
+
+def _ends_with_client(request: Request) -> bool:
+    """Return True if a run is to end when its reader goes away."""
+    return request.query_params.get("cancel_on_disconnect") in ("true", "1")
 
 
 def _cancel(request: Request, runs: list[Run]) -> None:

@@ -149,7 +149,9 @@ class Threads(Endpoints):
 
     async def stream(self, request: Request) -> Response:
         """Stream the events of all runs of a thread."""
-        if set(several(request, "stream_mode")) - {"run_modes"}:
+        # LangGraph's clients and its description have two names.
+        modes = {*several(request, "stream_mode"), *several(request, "stream_modes")}
+        if modes - {"run_modes"}:
             raise HTTPException(422, "stream_mode of a thread must be 'run_modes'.")
         info = await run_in_threadpool(self._thread, request)
         after = last_event_id(request, info.id)
