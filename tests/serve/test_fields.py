@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a.types import SendMessageRequest
+from a2a.types import (
+    ListTasksRequest,
+    Message,
+    SendMessageConfiguration,
+    SendMessageRequest,
+)
 from ag_ui.core import RunAgentInput
 from mcp_types import CallToolRequestParams
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
@@ -24,7 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "service"
 FIELDS: dict[str, list[str]] = json.loads(
     Path(__file__).with_name("langgraph_fields.json").read_text(encoding="utf-8")
 )
-"""Routes of langgraph-api 0.16.7 with the fields of their bodies, and of their queries after "?"."""
+"""Routes of langgraph-api 0.16.7, with the fields of bodies, and of queries after "?"."""
 
 
 def named_in(page: str) -> set[str]:
@@ -90,14 +95,9 @@ def test_each_field_of_langgraphs_api_is_served_refused_or_documented(
         ("ag_ui.md", [field.alias or name for name, field in RunAgentInput.model_fields.items()]),
         ("mcp.md", [f.alias or name for name, f in CallToolRequestParams.model_fields.items()]),
         ("openai.md", [*CompletionCreateParamsStreaming.__annotations__]),
-        ("a2a.md", [field.json_name for field in SendMessageRequest.DESCRIPTOR.fields]),
-        (
-            "a2a.md",
-            [
-                field.json_name
-                for part in ("message", "configuration")
-                for field in SendMessageRequest.DESCRIPTOR.fields_by_name[part].message_type.fields
-            ],
+        *(
+            ("a2a.md", [field.json_name for field in kind.DESCRIPTOR.fields])
+            for kind in (SendMessageRequest, Message, SendMessageConfiguration, ListTasksRequest)
         ),
     ],
 )

@@ -432,8 +432,9 @@ def test_only_the_named_parts_are_served(service: Service, client_of: Any) -> No
 
 def test_a_client_finds_the_authorization_server(service: Service) -> None:
     server = "https://login.example.com"
-    for options, header in (({}, "Bearer"), ({"authorization_servers": [server]}, None)):
-        client = TestClient(create_app(service, lambda _: None, **options), base_url="https://desk")
+    for servers, header in ([], "Bearer"), ([server], None):
+        app = create_app(service, lambda _: None, authorization_servers=servers)
+        client = TestClient(app, base_url="https://desk")
         refused = client.post("/mcp", json={})
         place = "/.well-known/oauth-protected-resource/mcp"
         expected = header or f'Bearer resource_metadata="https://desk{place}"'
