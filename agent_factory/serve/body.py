@@ -41,18 +41,12 @@ class RequestPart(BaseModel):
         empty: tuple[object, ...] = (None, [], {})
 
         def is_absent(name: str, part: object) -> bool:
-            if part not in empty:
-                return False
             # An unsupported field without a value asks for nothing.
-            if name not in fields:
-                return True
-            exceptions = (
-                annotation.values
-                for annotation in fields[name].metadata
-                if isinstance(annotation, Keeps)
-            )
+            if part not in empty or name not in fields:
+                return part in empty
+            notes = (note for note in fields[name].metadata if isinstance(note, Keeps))
             # A required field stays: the value is wrong, not missing.
-            return not (fields[name].is_required() or any(part in values for values in exceptions))
+            return not (fields[name].is_required() or any(part in note.values for note in notes))
 
         return {name: part for name, part in value.items() if not is_absent(name, part)}
 
@@ -138,6 +132,15 @@ def json_value(name: str, content: str | bytes) -> object:
         text = f"{name} must not be nested more than {DEEPEST} levels deep."
         raise HTTPException(422, text) from error
     return parsed
+
+
+def choice(request: Request, name: str, *choices: str) -> str | None:
+    """A choice from the query of a request; None if the request does not say so."""
+    value = request.query_params.get(name)
+    if value not in (None, *choices):
+        text = f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.100}."
+        raise HTTPException(422, text)
+    return value
 
 
 def number(request: Request, name: str, default: int) -> int:

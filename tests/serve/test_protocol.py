@@ -400,7 +400,7 @@ async def test_the_client_for_python(url: str) -> None:
 def blocks_of(*messages: Any) -> list[dict[str, Any]]:
     streams = MessageStreams()
     events = [event for message in messages for event in streams.events((), message)]
-    return [*events, *streams.finish()]
+    return [*events, *streams.finish(())]
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["own chunk", "with the arguments"])

@@ -25,7 +25,7 @@ from agent_factory.serve.ag_ui.messages import (
     is_empty,
     new_messages,
 )
-from agent_factory.serve.body import read_body
+from agent_factory.serve.body import choice, read_body
 from agent_factory.serve.client_tools import (
     client_settings,
     digest_of,
@@ -43,7 +43,6 @@ from agent_factory.serve.exchange import (
 from agent_factory.serve.json_response import failure_of, to_json
 from agent_factory.serve.pages.waits import schema_of
 from agent_factory.service import Busy, Service, ThreadBusy, can_be_steered
-from agent_factory.types import Graph
 
 _TOOL_PARTS = {"name", "description", "parameters"}
 
@@ -55,17 +54,23 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
     """`POST /ag-ui/{agent}`."""
     agent = request.path_params["agent"]
     check_agent(service, agent)
-    on_disconnect = _choice(request, "on_disconnect", "cancel", "continue")
-    whole = _choice(request, "messages", "new", "all") == "all"
-    busy = _busy(request, service.agents[agent], agent)
+    comes_back = choice(request, "on_disconnect", "cancel", "continue") == "continue"
+    whole = choice(request, "messages", "new", "all") == "all"
+    busy = choice(request, "busy", *get_args(Busy))
+    if busy == "steer" and not can_be_steered(service.agents[agent]):
+        raise HTTPException(
+            422,
+            f"busy is 'steer', and agent {agent!r} reads no messages while it runs, since it has "
+            "no SteeringMiddleware. Leave it out, or send another one.",
+        )
     body = await read_body(request, RunAgentInput)
     exchange = Exchange(service, request, agent, body.thread_id, "ag-ui")
     answer = _Answer(exchange, body)
-    await run_in_threadpool(answer.go_back, whole, on_disconnect == "continue")
-    await run_in_threadpool(answer.begin, busy)
+    await run_in_threadpool(answer.go_back, whole, comes_back)
+    await run_in_threadpool(answer.begin, cast("Busy | None", busy))
 
     async def stop(_: object) -> None:
-        if on_disconnect != "continue":
+        if not comes_back:
             await exchange.cancel()
 
     async def events() -> AsyncIterator[dict[str, str]]:
@@ -75,27 +80,6 @@ async def run_agent(service: Service, request: Request) -> EventSourceResponse:
 
     # Clients take "\n" for the end of a line, and no other.
     return EventSourceResponse(events(), sep="\n", client_close_handler_callable=stop)
-
-
-def _choice(request: Request, name: str, *choices: str) -> str | None:
-    """A choice in the query of a request; None if the request does not say so."""
-    value = request.query_params.get(name)
-    if value not in (None, *choices):
-        text = f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.100}."
-        raise HTTPException(422, text)
-    return value
-
-
-def _busy(request: Request, graph: Graph, agent: str) -> Busy | None:
-    """Behavior of the request on a busy thread; None if the request does not say so."""
-    busy = _choice(request, "busy", *get_args(Busy))
-    if busy == "steer" and not can_be_steered(graph):
-        raise HTTPException(
-            422,
-            f"busy is 'steer', and agent {agent!r} reads no messages while it runs, since it has "
-            "no SteeringMiddleware. Leave it out, or send another one.",
-        )
-    return cast("Busy | None", busy)
 
 
 @dataclass

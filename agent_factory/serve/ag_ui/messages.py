@@ -12,7 +12,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from agent_factory.providers import text_of
 from agent_factory.review import CLIENT_ID
 
-_BLOCKS = {"image": "image", "audio": "audio", "video": "video", "document": "file"}
+_SOURCES = {"base64": "data", "url": "url", "file_id": "file"}
+"""Types of sources, by the fields of LangChain's blocks."""
+
 _PARTS = {
     "image": types.ImagePart,
     "audio": types.AudioPart,
@@ -120,9 +122,10 @@ def _block(part: types.ContentPart) -> dict[str, object]:
     if isinstance(part, types.TextPart):
         return {"type": "text", "text": part.text}
     source = part.source
-    block = {"type": _BLOCKS[part.type], "mime_type": source.mime_type}
-    place = {"data": "base64", "url": "url", "file": "file_id"}[source.type]
-    return {name: value for name, value in {**block, place: source.value}.items() if value}
+    values = {field: source.value for field, kind in _SOURCES.items() if kind == source.type}
+    kind = "file" if part.type == "document" else part.type
+    block = {"type": kind, "mime_type": source.mime_type, **values}
+    return {name: value for name, value in block.items() if value}
 
 
 def to_ag_ui(messages: Iterable[BaseMessage]) -> Iterator[types.Message]:
@@ -167,21 +170,15 @@ def _content(message: HumanMessage) -> str | list[types.ContentPart]:
     parts: list[types.ContentPart] = []
     for block in message.content_blocks:
         fields: dict[str, Any] = dict(block)
-        kind, mime_type = fields["type"], fields.get("mime_type")
-        source: types.PartSource
-        if kind == "text":
+        if fields["type"] == "text":
             parts.append(types.TextPart(text=fields["text"]))
-        elif kind in _PARTS:
-            if "base64" in fields:
-                # AG-UI wants a type for data, and LangChain does not.
-                source = types.DataSource(
-                    value=fields["base64"], mime_type=mime_type or "application/octet-stream"
-                )
-            elif "url" in fields:
-                source = types.UrlSource(value=fields["url"], mime_type=mime_type)
-            else:
-                source = types.FileSource(value=fields.get("file_id", ""), mime_type=mime_type)
-            parts.append(_PARTS[kind](source=source))
+        elif fields["type"] in _PARTS:
+            place = next((name for name in _SOURCES if name in fields), "file_id")
+            # AG-UI wants a type for data, and LangChain does not.
+            unknown = "application/octet-stream" if place == "base64" else None
+            source: Any = {"type": _SOURCES[place], "value": fields.get(place, "")}
+            source["mime_type"] = fields.get("mime_type") or unknown
+            parts.append(_PARTS[fields["type"]](source=source))
     return parts
 
 

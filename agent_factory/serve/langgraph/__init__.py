@@ -25,27 +25,18 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
     runs, crons = Runs(service, webhooks), CronRoutes(service, webhooks)
     commands = Commands(service, runs)
     thread, assistant = "/threads/{thread}", "/assistants/{assistant}"
+    run = f"{thread}/runs/{{run}}"
     return [
-        ApiRoute("POST", "/assistants", assistants.create),
-        ApiRoute("POST", "/assistants/search", assistants.search),
-        ApiRoute("POST", "/assistants/count", assistants.count),
-        ApiRoute("GET", assistant, assistants.get),
-        ApiRoute("PATCH", assistant, assistants.change),
-        ApiRoute("DELETE", assistant, assistants.delete),
+        *_noun_routes("/assistants", assistant, assistants),
         ApiRoute("POST", f"{assistant}/versions", assistants.versions),
         ApiRoute("POST", f"{assistant}/latest", assistants.set_latest),
         ApiRoute("GET", f"{assistant}/graph", assistants.graph),
         ApiRoute("GET", f"{assistant}/schemas", assistants.schemas),
         ApiRoute("GET", f"{assistant}/subgraphs", assistants.subgraphs),
         ApiRoute("GET", f"{assistant}/subgraphs/{{namespace}}", assistants.subgraphs),
+        *_noun_routes("/threads", thread, threads),
         ApiRoute("GET", "/threads", threads.search),
-        ApiRoute("POST", "/threads", threads.create),
-        ApiRoute("POST", "/threads/search", threads.search),
-        ApiRoute("POST", "/threads/count", threads.count),
         ApiRoute("POST", "/threads/prune", threads.prune),
-        ApiRoute("GET", thread, threads.get),
-        ApiRoute("PATCH", thread, threads.change),
-        ApiRoute("DELETE", thread, threads.delete),
         ApiRoute("POST", f"{thread}/copy", threads.copy),
         ApiRoute("GET", f"{thread}/stream", threads.stream),
         ApiRoute("POST", f"{thread}/stream/events", commands.events),
@@ -57,7 +48,24 @@ def routes(service: Service, webhooks: Webhooks) -> list[Route]:
         ApiRoute("GET", f"{thread}/state/{{checkpoint}}", threads.state),
         ApiRoute("GET", f"{thread}/history", threads.history),
         ApiRoute("POST", f"{thread}/history", threads.history),
-        *_run_routes(runs, crons),
+        ApiRoute("GET", f"{thread}/runs", runs.search),
+        ApiRoute("POST", f"{thread}/runs", runs.create),
+        # Before "/runs/{run}", which "crons" would be an id for.
+        ApiRoute("POST", f"{thread}/runs/crons", crons.create),
+        *_noun_routes("/runs/crons", "/runs/crons/{cron}", crons),
+        ApiRoute("POST", f"{thread}/runs/stream", runs.stream),
+        ApiRoute("POST", f"{thread}/runs/wait", runs.wait),
+        ApiRoute("GET", run, runs.get),
+        ApiRoute("DELETE", run, runs.delete),
+        ApiRoute("GET", f"{run}/join", runs.join),
+        ApiRoute("GET", f"{run}/stream", runs.join_stream),
+        ApiRoute("POST", f"{run}/cancel", runs.cancel),
+        ApiRoute("POST", "/runs", runs.create),
+        ApiRoute("POST", "/runs/batch", runs.create_batch),
+        ApiRoute("POST", "/runs/cancel", runs.cancel_many),
+        ApiRoute("POST", "/runs/stream", runs.stream),
+        ApiRoute("POST", "/runs/wait", runs.wait),
+        ApiRoute("GET", "/runs/{run}/stream", runs.join_stream),
         ApiRoute("PUT", "/store/items", store.put),
         ApiRoute("GET", "/store/items", store.get),
         ApiRoute("DELETE", "/store/items", store.delete),
@@ -72,30 +80,18 @@ async def refuse_state(_: Request) -> Response:
     raise HTTPException(501, f"This server does not offer that. {text}")
 
 
-def _run_routes(runs: Runs, crons: CronRoutes) -> list[Route]:
-    thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
+def _noun_routes(path: str, item: str, nouns: Assistants | Threads | CronRoutes) -> list[Route]:
+    """The routes that assistants, threads and crons share.
+
+    Args:
+        path: The path of all.
+        item: The path of one.
+    """
     return [
-        ApiRoute("GET", f"{thread}/runs", runs.search),
-        ApiRoute("POST", f"{thread}/runs", runs.create),
-        # Before "/runs/{run}", which "crons" would be an id for.
-        ApiRoute("POST", f"{thread}/runs/crons", crons.create),
-        ApiRoute("POST", "/runs/crons", crons.create),
-        ApiRoute("POST", "/runs/crons/search", crons.search),
-        ApiRoute("POST", "/runs/crons/count", crons.count),
-        ApiRoute("GET", "/runs/crons/{cron}", crons.get),
-        ApiRoute("PATCH", "/runs/crons/{cron}", crons.change),
-        ApiRoute("DELETE", "/runs/crons/{cron}", crons.delete),
-        ApiRoute("POST", f"{thread}/runs/stream", runs.stream),
-        ApiRoute("POST", f"{thread}/runs/wait", runs.wait),
-        ApiRoute("GET", run, runs.get),
-        ApiRoute("DELETE", run, runs.delete),
-        ApiRoute("GET", f"{run}/join", runs.join),
-        ApiRoute("GET", f"{run}/stream", runs.join_stream),
-        ApiRoute("POST", f"{run}/cancel", runs.cancel),
-        ApiRoute("POST", "/runs", runs.create),
-        ApiRoute("POST", "/runs/batch", runs.create_batch),
-        ApiRoute("POST", "/runs/cancel", runs.cancel_many),
-        ApiRoute("POST", "/runs/stream", runs.stream),
-        ApiRoute("POST", "/runs/wait", runs.wait),
-        ApiRoute("GET", "/runs/{run}/stream", runs.join_stream),
+        ApiRoute("POST", path, nouns.create),
+        ApiRoute("POST", f"{path}/search", nouns.search),
+        ApiRoute("POST", f"{path}/count", nouns.count),
+        ApiRoute("GET", item, nouns.get),
+        ApiRoute("PATCH", item, nouns.change),
+        ApiRoute("DELETE", item, nouns.delete),
     ]

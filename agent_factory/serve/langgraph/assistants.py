@@ -31,8 +31,7 @@ class Assistants(Endpoints):
         """Create an assistant: an agent with settings."""
         assistants = self._of(request)
         try:
-            settings = body.model_dump(exclude={"graph_id", "assistant_id", "if_exists"})
-            created = assistants.create(body.graph_id, assistant=body.assistant_id, **settings)
+            created = assistants.create(**body.model_dump(exclude={"if_exists"}, by_alias=True))
         except AlreadyExists:
             if body.assistant_id is None or body.if_exists == "raise":
                 raise
@@ -53,8 +52,11 @@ class Assistants(Endpoints):
 
     def change(self, request: Request, body: AssistantChange) -> JsonResponse:
         """Write a new version of an assistant."""
-        id = request.path_params["assistant"]
-        return JsonResponse(_shown(self._of(request).change(id, **body.settings)))
+        id, change = (
+            request.path_params["assistant"],
+            body.model_dump(exclude_unset=True, by_alias=True),
+        )
+        return JsonResponse(_shown(self._of(request).change(id, **change)))
 
     def delete(self, request: Request) -> Response:
         """Delete an assistant; with `delete_threads=true`, its threads, too."""

@@ -20,13 +20,12 @@ from agent_factory.serve.endpoints import Endpoints
 from agent_factory.serve.errors import refusal_of, status_of, text_of
 from agent_factory.serve.json_response import JsonResponse, to_json
 from agent_factory.serve.langgraph.protocol import (
-    CHANNELS,
     RECORDED,
+    NewEventStream,
     ProtocolEvent,
     ProtocolEvents,
-    Subscription,
 )
-from agent_factory.serve.langgraph.requests import NewRun
+from agent_factory.serve.langgraph.requests import NewRun, Strategy
 from agent_factory.serve.langgraph.runs import Runs
 from agent_factory.serve.langgraph.stream import (
     PING_SECONDS,
@@ -43,15 +42,6 @@ _JOBS = 2**29
 """The product is 2**53: smaller numbers are exact in JavaScript."""
 
 
-class NewEventStream(StrictBody):
-    """Events of a thread that a client subscribes to."""
-
-    channels: list[str] = Field(min_length=1)
-    namespaces: list[list[str]] | None = None
-    depth: int | None = Field(None, ge=0)
-    since: int | None = Field(None, ge=0)
-
-
 class RunStart(StrictBody):
     """A message for an agent."""
 
@@ -60,7 +50,7 @@ class RunStart(StrictBody):
     config: dict[str, object] | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     # The client for JavaScript has its own spelling.
-    multitaskStrategy: Literal["reject", "interrupt", "rollback", "enqueue", "steer"] | None = None
+    multitask_strategy: Strategy | None = Field(None, alias="multitaskStrategy")
 
 
 class InterruptAnswer(RequestPart):
@@ -173,9 +163,7 @@ class Commands(Endpoints):
                 raise _Refusal("invalid_argument", text_of(error)) from error
             configurable = (start.config or {}).get("configurable")
             place = configurable.get("checkpoint_id") if isinstance(configurable, dict) else None
-            values = start.model_dump(exclude={"multitaskStrategy"})
-            values |= {"checkpoint_id": place, "multitask_strategy": start.multitaskStrategy}
-            return {"run_id": self._start(request, values).id}
+            return {"run_id": self._start(request, {**dict(start), "checkpoint_id": place}).id}
         if method == "input.respond":
             self._respond(request, _read(CommandWith[InputRespond], content))
         elif method == "input.inject":
@@ -234,16 +222,10 @@ class Commands(Endpoints):
         except ValidationError as error:
             text = explained(error, NewRun, body)
             raise HTTPException(422, f"params: {text}") from error
-        return self._runs.start(request, request.path_params["thread"], new_run)
+        return self._runs.start(request, new_run)
 
     async def events(self, request: Request, body: NewEventStream) -> EventSourceResponse:
         """Stream the events of a thread, in LangGraph's protocol v2."""
-        for channel in body.channels:
-            if channel.partition(":")[0] not in CHANNELS:
-                expected = ", ".join(map(repr, CHANNELS))
-                text = f"channels must be some of {expected} and 'custom:...', got {channel!r}."
-                raise HTTPException(422, text)
-        subscription = Subscription(frozenset(body.channels), body.namespaces, body.depth)
         # Now: a stream that has begun has no status for an error.
         info = await run_in_threadpool(self._thread, request)
         # The number of an event begins with that of its job.
@@ -257,8 +239,7 @@ class Commands(Endpoints):
             return next((job for job in jobs if job % _JOBS == since), first_job(runs)) - 1
 
         jobs = thread_jobs(self._service, info.id, info.tenant, known)
-        events = _thread_events(jobs, subscription, body.since)
-        return EventSourceResponse(events, ping=PING_SECONDS)
+        return EventSourceResponse(_thread_events(jobs, body), ping=PING_SECONDS)
 
 
 def _refused(id: int | None, code: str, text: str, status: int = 200) -> JsonResponse:
@@ -275,13 +256,10 @@ def _read(kind: type[CommandWith[Params]], content: object) -> Params:
 
 
 async def _thread_events(
-    jobs: AsyncIterator[tuple[Run, str]], subscription: Subscription, since: int | None
+    jobs: AsyncIterator[tuple[Run, str]], subscription: NewEventStream
 ) -> AsyncIterator[ServerSentEvent]:
-    """The events of a thread, from the newest job on, until the thread is deleted.
-
-    Args:
-        since: The number of the last event that the client has seen.
-    """
+    """The events of a thread, from the newest job on, until the thread is deleted."""
+    since = subscription.since
     async for run, job in jobs:
         # The same for each client and after each reconnect: clients know events by them.
         base = number_of(job) % _JOBS * _EVENTS_OF_A_JOB

@@ -49,13 +49,9 @@ class MessageStreams:
         self._open.pop(key, None)
         yield from blocks.finish()
 
-    def finish(self, ns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The events of messages without a last chunk.
-
-        Args:
-            ns: The namespace whose step has ended; None is all.
-        """
-        for key in [key for key in self._open if ns is None or key[0] == (*ns,)]:
+    def finish(self, ns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The events of messages without a last chunk, when a step of their namespace has ended."""
+        for key in [key for key in self._open if key[0] == (*ns,)]:
             yield from self._open.pop(key).finish()
 
     @property

@@ -114,14 +114,10 @@ class CronRoutes(Endpoints):
 
     def _filters(self, request: Request, body: CronSearch) -> dict[str, Any]:
         """Arguments of `Crons.count` for a search."""
-        name = body.assistant_id
-        return {
-            # A client may name an agent; crons are stored with its id.
-            "assistant": name if name is None else self._assistant(request, name).id,
-            "thread": body.thread_id,
-            "enabled": body.enabled,
-            "metadata": body.metadata,
-        }
+        if body.assistant_id is None:
+            return body.filters
+        # A client may name an agent; crons are stored with its id.
+        return {**body.filters, "assistant": self._assistant(request, body.assistant_id).id}
 
     def _of(self, request: Request) -> Crons:
         """The crons of the caller's tenant."""

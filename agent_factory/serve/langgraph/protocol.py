@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import ToolMessage
+from pydantic import Field, field_validator
 
+from agent_factory.serve.body import StrictBody
 from agent_factory.serve.json_response import failure_of
 from agent_factory.serve.langgraph.content_blocks import MessageStreams
 from agent_factory.serve.langgraph.tool_calls import ToolCalls, ToolStep
@@ -45,30 +47,41 @@ class ProtocolEvent:
         return "input" if self.method == "input.requested" else self.method
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """Events for a client.
+class NewEventStream(StrictBody):
+    """Events of a thread that a client subscribes to.
 
     Args:
         channels: The channels. "custom:x" are the custom events with the name "x".
         namespaces: Beginnings of namespaces; None is all. A part may be the name of a node alone,
             without the id of the task.
         depth: The most parts of a namespace behind such a beginning.
+        since: The number of the last event that the client has seen.
 
-    >>> Subscription(frozenset({"values"}), [["tools"]]).covers(
+    >>> NewEventStream(channels=["values"], namespaces=[["tools"]]).covers(
     ...     ProtocolEvent("values", {}, ("tools:7", "model:8"))
     ... )
     True
     """
 
-    channels: frozenset[str]
-    namespaces: Sequence[Sequence[str]] | None = None
-    depth: int | None = None
+    channels: list[str] = Field(min_length=1)
+    namespaces: list[list[str]] | None = None
+    depth: int | None = Field(None, ge=0)
+    since: int | None = Field(None, ge=0)
+
+    @field_validator("channels")
+    @classmethod
+    def _check(cls, channels: list[str]) -> list[str]:
+        for channel in channels:
+            if channel.partition(":")[0] not in CHANNELS:
+                expected = ", ".join(map(repr, CHANNELS))
+                text = f"channels must be some of {expected} and 'custom:...', got {channel!r}."
+                raise ValueError(text)
+        return channels
 
     def covers(self, event: ProtocolEvent) -> bool:
         """Return True if the client wants to see an event."""
         name = event.data.get("name") if event.channel == "custom" else None
-        if not self.channels & {event.channel, f"{event.channel}:{name}"}:
+        if not {event.channel, f"{event.channel}:{name}"} & {*self.channels}:
             return False
         if not self.namespaces:
             return True
@@ -131,8 +144,8 @@ class ProtocolEvents:
         if event == "failed":
             for step in self._calls.fail(text or ""):
                 yield self._tool_event((), step)
-        for place in self._messages.namespaces:
-            yield from self._finished_messages(place)
+        for ns in self._messages.namespaces:
+            yield from self._finished_messages(ns)
         for id, (payload, ns) in self._interrupts.items():
             yield ProtocolEvent("input.requested", {"interrupt_id": id, "payload": payload}, ns)
         # The innermost first: a graph ends after inner graphs.

@@ -103,6 +103,11 @@ class Search(Part):
     """Columns of the service, by the names that LangGraph's API has for them, if it has others."""
 
     @property
+    def filters(self) -> dict[str, Any]:
+        """Conditions of the list, in the words of the service."""
+        return self.model_dump(exclude={*Search.model_fields, "sort_by"}, by_alias=True)
+
+    @property
     def order(self) -> dict[str, Any]:
         """Order and part of the list, in the words of the service."""
         name: str = getattr(self, "sort_by")  # noqa: B009  each search has its own choices
@@ -212,25 +217,35 @@ class Command(StrictBody):
         return self
 
 
-class RunSettings(StrictBody):
-    """What a run is to do, and how."""
+Strategy = Literal["reject", "interrupt", "rollback", "enqueue", "steer"]
+"""What a message to a busy thread does. LangGraph's own server does not have "steer"."""
 
-    assistant_id: str
-    # `{}` is refused with a hint, and not taken for null, which goes on without a message.
-    input: Annotated[dict[str, object] | None, Keeps({})] = None
+
+class RunPlan(StrictBody):
+    """What a run does, and how: at once, or at the times of a cron."""
+
+    input: dict[str, object] | None = None
     config: dict[str, object] | None = None
-    context: Annotated[dict[str, object] | None, Keeps({})] = None
+    context: dict[str, object] | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     stream_mode: StreamMode | list[StreamMode] = "values"
     stream_subgraphs: bool = False
-    # LangGraph's own server does not have "steer".
-    multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue", "steer"] | None = None
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
     webhook: str | None = None
     # All runs are like this here.
     stream_resumable: bool = True
     durability: Literal["sync", "async", "exit"] | None = None
+
+
+class RunSettings(RunPlan):
+    """Plan of a run, and the agent that runs."""
+
+    assistant_id: str
+    # `{}` is refused with a hint, and not taken for null, which goes on without a message.
+    input: Annotated[dict[str, object] | None, Keeps({})] = None
+    context: Annotated[dict[str, object] | None, Keeps({})] = None
+    multitask_strategy: Strategy | None = None
     checkpoint_during: bool | None = None
 
     @property
@@ -315,7 +330,7 @@ class NewCron(RunSettings):
     on_run_completed: Literal["delete", "keep"] = "delete"
 
 
-class CronChange(StrictBody):
+class CronChange(RunPlan):
     """A change of a cron."""
 
     schedule: CronExpression | None = None
@@ -324,17 +339,6 @@ class CronChange(StrictBody):
     end_time: Annotated[EndTime | None, Keeps(None)] = None
     enabled: bool | None = None
     on_run_completed: Literal["delete", "keep"] | None = None
-    input: dict[str, object] | None = None
-    config: dict[str, object] | None = None
-    context: dict[str, object] | None = None
-    metadata: dict[str, object] | None = None
-    stream_mode: StreamMode | list[StreamMode] | None = None
-    stream_subgraphs: bool | None = None
-    interrupt_before: Literal["*"] | list[str] | None = None
-    interrupt_after: Literal["*"] | list[str] | None = None
-    webhook: str | None = None
-    stream_resumable: bool | None = None
-    durability: Literal["sync", "async", "exit"] | None = None
 
 
 class CronSearch(Search):
@@ -346,8 +350,8 @@ class CronSearch(Search):
         "end_time": "ends_at",
     }
 
-    assistant_id: str | None = None
-    thread_id: str | None = None
+    assistant_id: str | None = Field(None, serialization_alias="assistant")
+    thread_id: str | None = Field(None, serialization_alias="thread")
     enabled: bool | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     sort_by: Literal[
@@ -379,8 +383,10 @@ class Cancelled(StrictBody):
 class NewAssistant(StrictBody):
     """An assistant to create."""
 
-    graph_id: str
-    assistant_id: str | None = Field(None, min_length=1, max_length=255)
+    graph_id: str = Field(serialization_alias="agent")
+    assistant_id: str | None = Field(
+        None, min_length=1, max_length=255, serialization_alias="assistant"
+    )
     config: dict[str, object] | None = None
     context: dict[str, object] | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
@@ -392,7 +398,7 @@ class NewAssistant(StrictBody):
 class AssistantChange(StrictBody):
     """A change of an assistant."""
 
-    graph_id: str | None = None
+    graph_id: str | None = Field(None, serialization_alias="agent")
     # `{}` takes away what was there.
     config: Annotated[dict[str, object] | None, Keeps({})] = None
     context: Annotated[dict[str, object] | None, Keeps({})] = None
@@ -400,29 +406,16 @@ class AssistantChange(StrictBody):
     name: str | None = None
     description: str | None = None
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What changes, in the words of the service."""
-        settings = self.model_dump(exclude_unset=True)
-        if "graph_id" in settings:
-            settings["agent"] = settings.pop("graph_id")
-        return settings
-
 
 class AssistantSearch(Search):
     """Search for assistants."""
 
     columns: ClassVar = {"graph_id": "agent"}
 
-    graph_id: str | None = None
+    graph_id: str | None = Field(None, serialization_alias="agent")
     name: str | None = None
     metadata: dict[str, object] = Field(default_factory=dict)
     sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] = "created_at"
-
-    @property
-    def filters(self) -> dict[str, Any]:
-        """What the assistants have, in the words of the service."""
-        return {"agent": self.graph_id, "name": self.name, "metadata": self.metadata}
 
 
 class AssistantVersionSearch(Part):

@@ -7,14 +7,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent_factory.serve.body import number, several
+from agent_factory.serve.body import choice, number, several
 from agent_factory.serve.endpoints import Endpoints, check_thread
 from agent_factory.serve.errors import text_of
 from agent_factory.serve.exchange import ENDED, Exchange
@@ -49,6 +49,9 @@ _STATUS = {
     "cancelled": "interrupted",
 }
 _ACTIVE = ("pending", "running")
+_OPEN = ("queued", "running", "waiting")
+"""Status of a run that has not ended, and of its thread."""
+_AS_SUBMITTED = ("input", "subgraphs", "interrupt_before", "interrupt_after")
 
 
 class Runs(Endpoints):
@@ -64,13 +67,12 @@ class Runs(Endpoints):
 
     def create(self, request: Request, body: NewRun) -> JsonResponse:
         """Begin a run."""
-        run = self.start(request, request.path_params.get("thread"), body)
+        run = self.start(request, body)
         return JsonResponse(shown(run), headers={"Content-Location": place_of(run)})
 
     async def stream(self, request: Request, body: NewRun) -> Response:
         """Begin a run and stream its events."""
-        thread = request.path_params.get("thread")
-        run = await run_in_threadpool(self.start, request, thread, body)
+        run = await run_in_threadpool(self.start, request, body)
         return stream_response(
             run,
             body.modes,
@@ -81,27 +83,27 @@ class Runs(Endpoints):
 
     async def wait(self, request: Request, body: NewRun) -> Response:
         """Begin a run and wait for its result."""
-        thread = request.path_params.get("thread")
-        run = await run_in_threadpool(self.start, request, thread, body)
+        run = await run_in_threadpool(self.start, request, body)
         tidy = partial(self._tidy, request, body, run)
         return _waited(run, cancels=body.on_disconnect == "cancel", finally_=tidy)
 
     def create_batch(self, request: Request, body: Batch) -> JsonResponse:
         """Begin several runs."""
         # In order, for messages of one thread.
-        runs = [self.start(request, each.thread_id, each) for each in body.root]
+        runs = [self.start(request, each, each.thread_id) for each in body.root]
         return JsonResponse([shown(run) for run in runs])
 
-    def start(self, request: Request, thread: str | None, body: NewRun) -> Run:
+    def start(self, request: Request, body: NewRun, thread: str | None = None) -> Run:
         """Begin a run with the settings of its assistant, or carry a command out.
 
         Args:
-            thread: The thread; None for a new one.
+            thread: The thread; None is the thread in the path, or else a new one.
 
         Raises:
             NotFound: There is no such thread, and the run needs a thread.
         """
         principal, threads = request.state.principal, self._service.threads
+        thread = request.path_params.get("thread") if thread is None else thread
         if body.webhook is not None:
             self._webhooks.check(body.webhook)
         assistant = self._assistant(request, body.assistant_id)
@@ -116,8 +118,7 @@ class Runs(Endpoints):
                     raise
         # A thread that waits is not busy: its run ends, and its messages stay.
         if body.multitask_strategy == "rollback" and info and info.status != "waiting":
-            runs = threads.runs(info.id, limit=1000)
-            earlier = [run for run in runs if run.status not in ENDED]
+            earlier = threads.runs(info.id, status=_OPEN, limit=1000)
         exchange = Exchange(self._service, request, assistant.agent, thread, "langgraph")
         run = start_run(exchange, info, body)
         for other in earlier:
@@ -162,17 +163,13 @@ class Runs(Endpoints):
     def search(self, request: Request) -> JsonResponse:
         """List the runs of a thread, the newest first."""
         limit, offset = number(request, "limit", 10), number(request, "offset", 0)
-        status = request.query_params.get("status")
-        statuses = sorted({*_STATUS.values(), "timeout"})
-        if status is not None and status not in statuses:
-            expected = ", ".join(map(repr, statuses))
-            raise HTTPException(422, f"status must be one of {expected}, got {status!r:.100}.")
+        status = choice(request, "status", *sorted({*_STATUS.values(), "timeout"}))
         thread, tenant = request.path_params["thread"], request.state.principal.tenant
-        # Runs in another status are left out after they were read.
-        most = limit + offset if status is None else 1000
-        rows = map(shown, self._service.threads.runs(thread, tenant=tenant, limit=most))
-        page = [row for row in rows if status in (None, row["status"])][offset:][:limit]
-        return JsonResponse([selected(row, several(request, "select")) for row in page])
+        part: dict[str, Any] = {"tenant": tenant, "limit": limit, "offset": offset}
+        if status is not None:
+            part["status"] = [ours for ours, theirs in _STATUS.items() if theirs == status]
+        rows = map(shown, self._service.threads.runs(thread, **part))
+        return JsonResponse([selected(row, several(request, "select")) for row in rows])
 
     def get(self, request: Request) -> JsonResponse:
         """Get a run."""
@@ -228,8 +225,8 @@ class Runs(Endpoints):
             # "all" is all active runs.
             statuses = _ACTIVE if body.status == "all" else (body.status,)
             ids = None if body.thread_id is None else [body.thread_id]
-            busy = ("queued", "running", "waiting")  # messages may wait behind a review
-            page = threads.search(tenant=tenant, ids=ids, status=busy, limit=1000)
+            # Messages may wait behind a review.
+            page = threads.search(tenant=tenant, ids=ids, status=_OPEN, limit=1000)
             runs = [run for thread in page for run in threads.runs(thread.id, limit=1000)]
             runs = [run for run in runs if _STATUS[run.status] in statuses]
         _cancel(request, runs)
@@ -310,13 +307,10 @@ def shown(run: Run) -> dict[str, object]:
         "metadata": info.metadata,
         "multitask_strategy": "enqueue" if busy == "queue" else busy,
         "kwargs": {
-            "input": asked.get("input"),
             "config": asked.get("config", {}),
             "checkpoint_id": asked.get("checkpoint"),
             "stream_mode": asked.get("stream"),
-            "subgraphs": asked.get("subgraphs"),
-            "interrupt_before": asked.get("interrupt_before"),
-            "interrupt_after": asked.get("interrupt_after"),
+            **{name: asked.get(name) for name in _AS_SUBMITTED},
         },
         "error": info.error,
     }
