@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
@@ -54,8 +55,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_factory.errors import ArgumentError, ReviewError
-from agent_factory.serve.a2a.messages import ID_PREFIX, to_decisions, to_langchain
-from agent_factory.serve.a2a.tasks import STATES, Event, events_of, task_of
+from agent_factory.serve.a2a.messages import to_decisions, to_langchain
+from agent_factory.serve.a2a.tasks import ID_PREFIX, STATES, Event, events_of, task_of
 from agent_factory.serve.body import read_json, whole_number
 from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.exchange import ENDED, Exchange
@@ -166,7 +167,7 @@ class _Handler(RequestHandler):
             if not params.configuration.return_immediately:
                 async for _ in exchange.follow():
                     pass
-            task = await run_in_threadpool(task_of, self._service, request, exchange.run)
+            task = await run_in_threadpool(task_of, exchange)
             return apply_history_length(task, params.configuration)
 
     @validate_request_params
@@ -187,7 +188,7 @@ class _Handler(RequestHandler):
         with _request_of(context) as request:
             validate_history_length(params)
             exchange = await run_in_threadpool(self._about, request, params.id)
-            task = await run_in_threadpool(task_of, self._service, request, exchange.run)
+            task = await run_in_threadpool(task_of, exchange)
             return apply_history_length(task, params)
 
     @validate_request_params
@@ -209,17 +210,16 @@ class _Handler(RequestHandler):
     def _tasks(
         self, request: Request, params: ListTasksRequest, start: int, size: int
     ) -> ListTasksResponse:
-        filters: dict[str, Any] = {
-            "tenant": request.state.principal.tenant,
-            "agent": request.path_params["agent"],
-        }
+        agent, tenant = request.path_params["agent"], request.state.principal.tenant
+        filters: dict[str, Any] = {"tenant": tenant, "agent": agent}
         if params.status:
             filters["status"] = [name for name, state in STATES.items() if state == params.status]
         thread, threads = params.context_id or None, self._service.threads
         total, end = threads.count_runs(thread, **filters), start + size
         # An unknown context has no tasks; its thread would be NotFound.
         runs = threads.runs(thread, **filters, limit=size, offset=start) if total else []
-        tasks = [task_of(self._service, request, run) for run in runs]
+        about = partial(Exchange, self._service, request, agent, thread, "a2a")
+        tasks = [task_of(about(runs=[run])) for run in runs]
         return ListTasksResponse(
             tasks=[apply_history_length(task, params) for task in tasks],
             page_size=size,
@@ -231,9 +231,10 @@ class _Handler(RequestHandler):
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
         """End a task."""
         with _request_of(context) as request:
-            exchange = await self._at_work(request, params.id, TaskNotCancelableError)
+            refusal = TaskNotCancelableError
+            exchange = await run_in_threadpool(self._at_work, request, params.id, refusal)
             await exchange.cancel()
-            return await run_in_threadpool(task_of, self._service, request, exchange.run)
+            return await run_in_threadpool(task_of, exchange)
 
     @validate_request_params
     async def on_subscribe_to_task(
@@ -241,7 +242,8 @@ class _Handler(RequestHandler):
     ) -> AsyncGenerator[Event]:
         """The events of a task, from the beginning."""
         with _request_of(context) as request:
-            exchange = await self._at_work(request, params.id, UnsupportedOperationError)
+            refusal = UnsupportedOperationError
+            exchange = await run_in_threadpool(self._at_work, request, params.id, refusal)
             async for event in events_of(exchange):
                 yield event
 
@@ -265,11 +267,10 @@ class _Handler(RequestHandler):
         """
         return Exchange.about(self._service, request, request.path_params["agent"], id, "a2a")
 
-    async def _at_work(self, request: Request, id: str, refusal: type[A2AError]) -> Exchange:
+    def _at_work(self, request: Request, id: str, refusal: type[A2AError]) -> Exchange:
         """The exchange about a task that has not ended."""
-        exchange = await run_in_threadpool(self._about, request, id)
-        status = await run_in_threadpool(lambda: exchange.run.status)
-        if status in ENDED:
+        exchange = self._about(request, id)
+        if (status := exchange.run.status) in ENDED:
             raise refusal(f"Task {id!r} has ended: it is {status}.")
         return exchange
 

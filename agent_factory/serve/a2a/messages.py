@@ -1,4 +1,4 @@
-"""Messages of A2A as messages of LangChain and as decisions, and the reverse."""
+"""Messages of A2A as messages of LangChain and as decisions."""
 
 from __future__ import annotations
 
@@ -6,24 +6,14 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
-from a2a.helpers import new_data_part, new_text_part
-from a2a.types import Artifact, Message, Part, Role
+from a2a.types import Message, Part
 from a2a.utils.errors import InvalidParamsError
 from google.protobuf.json_format import MessageToJson
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
-from agent_factory.providers import text_of
 from agent_factory.serve.json_response import to_json
-from agent_factory.serve.wait_texts import question_text, wait_data, waits_text
-from agent_factory.service import Run, Wait
-
-ID_PREFIX = "a2a:"
-"""Prefix of messages of clients: the id of an answer would replace the answer."""
-
-STRUCTURED = "structured_response"
-"""Artifact with structured output of an agent, and the key of the state."""
+from agent_factory.service import Wait
 
 
 def to_langchain(message: Message) -> HumanMessage:
@@ -99,45 +89,3 @@ def to_decisions(message: Message, waits: Sequence[Wait]) -> dict[str, Any]:
         f"Send {', '.join(wait.allowed)} as a text, or data such as "
         '{"type": "reject", "message": "Too much."}.'
     )
-
-
-def to_user_message(message: BaseMessage, run: Run) -> Message:
-    """A submitted message."""
-    id, parts = str(message.id).removeprefix(ID_PREFIX), [new_text_part(message.text)]
-    places: Any = {"task_id": run.id, "context_id": run.thread_id}
-    return Message(message_id=id, **places, role=Role.ROLE_USER, parts=parts)
-
-
-def waiting_message(waits: Sequence[Wait], inbox: str, run: Run) -> Message:
-    """The waits of a task: as a text for people, and as data for programs."""
-    questions = "\n\n".join(question_text(wait) for wait in waits)
-    text = f"{questions}\n\n{waits_text(waits, inbox)}".strip()
-    data = {"waits": [wait_data(wait, inbox) for wait in waits]}
-    return agent_message(run, new_text_part(text), new_data_part(data))
-
-
-def agent_message(run: Run, *parts: Part) -> Message:
-    """A message of the agent about its task."""
-    places: Any = {"task_id": run.id, "context_id": run.thread_id}
-    return Message(message_id=uuid4().hex, **places, role=Role.ROLE_AGENT, parts=parts)
-
-
-def artifacts_of(values: Mapping[str, Any]) -> list[Artifact]:
-    """The texts of the agent since the last message of the user, and the structured output."""
-    answers: list[Artifact] = []
-    for message in reversed(values.get("messages", ())):
-        if isinstance(message, HumanMessage):
-            break
-        if isinstance(message, AIMessage) and (text := text_of(message)):
-            answers.insert(0, text_artifact(str(message.id), text))
-    if values.get(STRUCTURED) is not None:
-        data = json.loads(to_json(values[STRUCTURED]))
-        answers.append(
-            Artifact(artifact_id=STRUCTURED, name=STRUCTURED, parts=[new_data_part(data)])
-        )
-    return answers
-
-
-def text_artifact(id: str, text: str) -> Artifact:
-    """A message of the agent as an artifact, with the id of the message."""
-    return Artifact(artifact_id=id, name="answer", parts=[new_text_part(text)])

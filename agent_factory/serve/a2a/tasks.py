@@ -1,27 +1,45 @@
-"""Tasks of A2A: the runs of a service."""
+"""Tasks of A2A: the runs of a service, with their messages and artifacts."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from a2a.helpers import new_text_part
-from a2a.types import Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
-from langchain_core.messages import AIMessage
+from a2a.helpers import (
+    new_data_artifact,
+    new_data_part,
+    new_message,
+    new_text_artifact,
+    new_text_message,
+    new_text_part,
+    new_text_status_update_event,
+)
+from a2a.types import (
+    Artifact,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from langchain_core.messages import AIMessage, HumanMessage
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
 
 from agent_factory.providers import ending_of, text_of
-from agent_factory.serve.a2a.messages import (
-    agent_message,
-    artifacts_of,
-    text_artifact,
-    to_user_message,
-    waiting_message,
-)
 from agent_factory.serve.exchange import ENDED, Exchange, last_answer, open_waits, reviews_of
-from agent_factory.serve.wait_texts import inbox_of
-from agent_factory.service import Run, Service
+from agent_factory.serve.json_response import to_json
+from agent_factory.serve.wait_texts import inbox_of, question_text, wait_data, waits_text
+
+ID_PREFIX = "a2a:"
+"""Prefix of messages of clients: the id of an answer would replace the answer."""
+
+ANSWER = "answer"
+"""Name of artifacts with texts of the agent."""
+
+STRUCTURED = "structured_response"
+"""Artifact with structured output of an agent, and the key of the state."""
 
 Event = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -37,35 +55,58 @@ STATES = {
 """States of tasks by the status of the run."""
 
 
-def task_of(service: Service, request: Request, run: Run) -> Task:
-    """A run as a task."""
-    info = run.info
+def task_of(exchange: Exchange) -> Task:
+    """The run of an exchange as a task."""
+    run, info = exchange.run, exchange.run.info
+    ids = run.thread_id, run.id
     state, message, values = STATES[info.status], None, {}
     if info.status == "waiting":
-        if waits := open_waits(service, run):
-            message = waiting_message(reviews_of(waits), inbox_of(request), run)
+        if waits := open_waits(exchange.service, run):
+            reviews, inbox = reviews_of(waits), inbox_of(exchange.request)
+            questions = "\n\n".join(question_text(wait) for wait in reviews)
+            # As a text for people, and as data for programs.
+            text = f"{questions}\n\n{waits_text(reviews, inbox)}".strip()
+            data = {"waits": [wait_data(wait, inbox) for wait in reviews]}
+            message = new_message([new_text_part(text), new_data_part(data)], *ids)
         else:  # somebody has decided, and the run continues
             state = TaskState.TASK_STATE_WORKING
     elif info.status == "failed":
         # The type of the error, and its text.
-        message = agent_message(run, new_text_part(str(info.error)))
+        message = new_text_message(str(info.error), None, *ids)
     elif info.status == "done":
         values = run.result()
         if ending := ending_of(last_answer(values.get("messages", ()))):
-            message = agent_message(run, new_text_part(ending.text))
+            message = new_text_message(ending.text, None, *ids)
+    history = []
+    for sent in run.messages:
+        history.append(new_text_message(sent.text, None, *ids, Role.ROLE_USER))
+        history[-1].message_id = str(sent.id).removeprefix(ID_PREFIX)
     return Task(
         id=run.id,
         context_id=run.thread_id,
         status=TaskStatus(state=state, message=message),
-        history=[to_user_message(message, run) for message in run.messages],
+        history=history,
         artifacts=artifacts_of(values),
     )
 
 
+def artifacts_of(values: Mapping[str, Any]) -> list[Artifact]:
+    """The texts of the agent since the last message of the user, and the structured output."""
+    answers: list[Artifact] = []
+    for message in reversed(values.get("messages", ())):
+        if isinstance(message, HumanMessage):
+            break
+        if isinstance(message, AIMessage) and (text := text_of(message)):
+            answers.insert(0, new_text_artifact(ANSWER, text, artifact_id=str(message.id)))
+    if values.get(STRUCTURED) is not None:
+        data = json.loads(to_json(values[STRUCTURED]))
+        answers.append(new_data_artifact(STRUCTURED, data, artifact_id=STRUCTURED))
+    return answers
+
+
 async def events_of(exchange: Exchange) -> AsyncIterator[Event]:
     """The events of a run until its end, or until it waits for input. The first is the task."""
-    service, request, run = exchange.service, exchange.request, exchange.run
-    task = await run_in_threadpool(task_of, service, request, run)
+    run, task = exchange.run, await run_in_threadpool(task_of, exchange)
     yield task
     stops = {STATES[status] for status in (*ENDED, "waiting")}
     if task.status.state in stops:
@@ -77,9 +118,8 @@ async def events_of(exchange: Exchange) -> AsyncIterator[Event]:
     while True:
         async for part in exchange.follow():
             if part["type"] == "waiting_for":
-                message = agent_message(run, new_text_part(part["data"]["text"]))
-                status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED, message=message)
-                yield TaskStatusUpdateEvent(**names, status=status)
+                state, text = TaskState.TASK_STATE_SUBMITTED, part["data"]["text"]
+                yield new_text_status_update_event(**names, state=state, text=text)
                 continue
             if not has_begun:
                 has_begun = True
@@ -90,10 +130,10 @@ async def events_of(exchange: Exchange) -> AsyncIterator[Event]:
             message = part["data"][0]
             if isinstance(message, AIMessage) and (text := text_of(message)):
                 id = str(message.id)
-                artifact = text_artifact(id, text)
+                artifact = new_text_artifact(ANSWER, text, artifact_id=id)
                 yield TaskArtifactUpdateEvent(**names, artifact=artifact, append=id in texts)
                 texts.add(id)
-        task = await run_in_threadpool(task_of, service, request, run)
+        task = await run_in_threadpool(task_of, exchange)
         if task.status.state in stops:  # otherwise somebody has decided after the last part
             break
     ids = [artifact.artifact_id for artifact in task.artifacts]
