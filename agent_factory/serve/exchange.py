@@ -99,17 +99,20 @@ class Exchange:
 
     @classmethod
     def about(
-        cls, service: Service, request: Request, agent: str, run_id: str, via: Via
+        cls, service: Service, request: Request, agent: str | None, run_id: str, via: Via
     ) -> Exchange:
         """The exchange of a request about a run.
+
+        Args:
+            agent: The agent of the run; None is any.
 
         Raises:
             NotFound: There is no such run of this tenant and this agent.
         """
-        exchange = cls(service, request, agent, None, via)
+        exchange = cls(service, request, str(agent), None, via)
         run = exchange.join(run_id)
-        exchange.thread = run.thread_id
-        if run.info.agent != agent:
+        exchange.thread, exchange.agent = run.thread_id, run.info.agent
+        if agent not in (None, exchange.agent):
             raise NotFound(f"run {run_id!r}", f"is not a run of {agent!r}.")
         return exchange
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
-from mcp_types import CallToolResult, ElicitResult
+from mcp_types import CallToolResult, ElicitResult, TextContent
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from agent_factory.providers import ending_of, text_of
 from agent_factory.serve.errors import refusal_of
-from agent_factory.serve.exchange import Exchange
+from agent_factory.serve.exchange import Exchange, last_answer
+from agent_factory.serve.json_response import to_json
 from agent_factory.serve.mcp.elicitation import to_decision
-from agent_factory.serve.mcp.tools import ToolInput, answer_of, error_result, waiting_result
+from agent_factory.serve.mcp.tools import ToolInput
 from agent_factory.serve.mistakes import explained
-from agent_factory.serve.wait_texts import inbox_of
-from agent_factory.service import RunCancelled, RunFailed, Service, ThreadBusy
+from agent_factory.serve.wait_texts import inbox_of, wait_data, waits_text
+from agent_factory.service import RunCancelled, RunFailed, Service, ThreadBusy, Wait
 
 
 def begin(service: Service, request: Request, agent: str, arguments: Mapping[str, Any]) -> Exchange:
@@ -64,20 +67,45 @@ def decide(exchange: Exchange, answers: Mapping[str, ElicitResult]) -> None:
 
 
 async def result_of(exchange: Exchange) -> CallToolResult:
-    """The result of a call whose run has ended or waits."""
-    outcome = exchange.outcome
+    """The result of a call whose run has ended or waits for a person in the inbox."""
+    run, outcome = exchange.run, exchange.outcome
     if outcome is not None and outcome.status == "waiting":
-        return waiting_result(exchange.run, outcome.reviews, inbox_of(exchange.request))
+        text = (
+            f"{waits_text(outcome.reviews, inbox_of(exchange.request))}\n"
+            f"Then call this tool again with thread {run.thread_id!r} and no message."
+        )
+        content = _waiting(exchange, outcome.reviews)
+        return CallToolResult(content=[TextContent(text=text)], structured_content=content)
     try:
-        return answer_of(exchange.run, await exchange.run.aresult())
+        values = await run.aresult()
     except (RunFailed, RunCancelled) as error:
-        return error_result(str(error), exchange.thread)
+        return await error_result(exchange.request, str(error), exchange)
+    last = last_answer(values.get("messages", ()))
+    text, ending = text_of(last), ending_of(last)
+    content = {"thread": run.thread_id, "status": "done", "answer": text}
+    if ending is not None:
+        content["ending"] = ending.text
+    if "structured_response" in values:
+        content["structured_response"] = json.loads(to_json(values["structured_response"]))
+    return CallToolResult(content=[TextContent(text=text)], structured_content=content)
 
 
-async def refused(request: Request, error: Exception, exchange: Exchange | None) -> CallToolResult:
-    """The result of a call that was refused, with the thread and its waits if there is one."""
-    text = refusal_of(request, error, str)[1]
-    if exchange is None:
-        return error_result(text, None)
-    waits = await run_in_threadpool(exchange.reviews)
-    return error_result(text, exchange.thread, waits, inbox_of(request))
+async def error_result(
+    request: Request, error: Exception | str, exchange: Exchange | None
+) -> CallToolResult:
+    """A result with the reason of the failure for the model, which can take the thread up again."""
+    text = error if isinstance(error, str) else refusal_of(request, error, str)[1]
+    content: dict[str, Any] | None = None
+    if exchange is not None:
+        waits = await run_in_threadpool(exchange.reviews)
+        failed = {"thread": exchange.thread, "status": "failed"}
+        content = _waiting(exchange, waits) if waits else failed
+    return CallToolResult(
+        content=[TextContent(text=text)], structured_content=content, is_error=True
+    )
+
+
+def _waiting(exchange: Exchange, waits: Iterable[Wait]) -> dict[str, Any]:
+    """Structured content about the waits of a thread."""
+    rows = [wait_data(wait, inbox_of(exchange.request)) for wait in waits]
+    return {"thread": exchange.thread, "status": "waiting", "waits": rows}

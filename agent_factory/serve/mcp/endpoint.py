@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib.metadata import version
 from itertools import count
 from typing import Any
@@ -19,20 +18,22 @@ from mcp_types import (
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
+    Tool,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from agent_factory.serve.body import read_json
 from agent_factory.serve.exchange import Exchange
-from agent_factory.serve.mcp.call import begin, decide, refused, result_of
+from agent_factory.serve.mcp.call import begin, decide, error_result, result_of
 from agent_factory.serve.mcp.elicitation import forms_for, takes_forms
-from agent_factory.serve.mcp.session import SESSION, Session, resumed, session_id
-from agent_factory.serve.mcp.tools import agents_by_tool, progress_of, to_tool
+from agent_factory.serve.mcp.session import SESSION, SESSION_ID, CallStream, Session, session_id
+from agent_factory.serve.mcp.tools import OUTPUT_SCHEMA, ToolInput, agents_by_tool, progress_of
 from agent_factory.service import Service
 
 Context = ServerRequestContext[Any, Request]
@@ -40,16 +41,22 @@ Context = ServerRequestContext[Any, Request]
 
 async def respond(service: Service, request: Request) -> Response:
     """`POST /mcp`, and `GET /mcp` of a client that was cut off."""
-    session = Session.of(service, request)
+    session = request.headers.get(SESSION)
+    if session is not None and not SESSION_ID.fullmatch(session):
+        # An id of another server: with this status, as MCP says, a client begins again.
+        raise HTTPException(404, f"There is no session {session!r:.100}. Begin with initialize.")
     if request.method == "GET":
-        return await resumed(service, request)
+        return (await run_in_threadpool(CallStream.resumed, service, request)).response()
     message: Any = await read_json(request)  # here, where 413 answers a long body
-    response = None if session is None else await session.respond(message)
-    if response is not None:
-        return response
-    is_first = isinstance(message, dict) and message.get("method") == "initialize"
-    new = session_id(message.get("params")) if is_first else None
-    return _McpResponse(_server(service), request, await request.body(), new)
+    new = None
+    if isinstance(message, dict):  # another message is refused by the SDK
+        if session is not None:
+            response = await Session(service, request, session).respond(message)
+            if response is not None:
+                return response
+        if message.get("method") == "initialize":
+            new = session_id(message.get("params"))
+    return _McpResponse(_server(service), request, new)
 
 
 class _McpResponse(Response):
@@ -59,14 +66,12 @@ class _McpResponse(Response):
         session: The id of a session that begins.
     """
 
-    def __init__(
-        self, server: Server[Any], request: Request, body: bytes, session: str | None
-    ) -> None:
+    def __init__(self, server: Server[Any], request: Request, session: str | None) -> None:
         super().__init__()
-        self._server, self._request, self._unread = server, request, [body]
-        self._size, self._session = len(body), session
+        self._server, self._request, self._session = server, request, session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        unread = [await self._request.body()]
         # A manager for each request keeps no sessions: each process of a server can
         # answer each request. A common manager needs the lifespan of the application,
         # which does not run in a mounted application.
@@ -74,8 +79,16 @@ class _McpResponse(Response):
             self._server,
             stateless=True,
             # The SDK refuses a limit of 0, which an empty body would set.
-            max_request_body_size=max(self._size, 1),
+            max_request_body_size=max(len(unread[0]), 1),
         )
+
+        async def receive_body_first() -> Message:
+            if unread:
+                return {"type": "http.request", "body": unread.pop(), "more_body": False}
+            message = await receive()
+            # A server that shuts down cancels requests, and their runs go on elsewhere.
+            self._request.state.has_gone = message["type"] == "http.disconnect"
+            return message
 
         async def send_with_session(message: Message) -> None:
             if self._session is not None and message["type"] == "http.response.start":
@@ -83,22 +96,22 @@ class _McpResponse(Response):
             await send(message)
 
         async with manager.run():
-            await manager.handle_request(scope, self._receive, send_with_session)
-
-    async def _receive(self) -> Message:
-        """The body, and then messages of the client."""
-        if self._unread:
-            return {"type": "http.request", "body": self._unread.pop(), "more_body": False}
-        message = await self._request.receive()
-        # A server that shuts down cancels requests, and their runs go on elsewhere.
-        self._request.state.has_gone = message["type"] == "http.disconnect"
-        return message
+            await manager.handle_request(scope, receive_body_first, send_with_session)
 
 
 def _server(service: Service) -> Server[Any]:
     async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
-        agents = agents_by_tool(service)
-        return ListToolsResult(tools=[to_tool(service, *names) for names in agents.items()])
+        tools = [
+            Tool(
+                name=name,
+                title=agent,
+                description=service.description(agent) or f"Ask the agent {agent!r}.",
+                input_schema=ToolInput.model_json_schema(),
+                output_schema=OUTPUT_SCHEMA,
+            )
+            for name, agent in agents_by_tool(service).items()
+        ]
+        return ListToolsResult(tools=tools)
 
     async def call_tool(
         context: Context, params: CallToolRequestParams
@@ -136,8 +149,8 @@ async def _answer(
             if (run := params.request_state) is None:
                 exchange = await run_in_threadpool(begin, service, request, agent, arguments)
             else:
-                about = partial(Exchange.about, service, request, agent, run, "mcp")
-                exchange = await run_in_threadpool(about)
+                about = Exchange.about
+                exchange = await run_in_threadpool(about, service, request, agent, run, "mcp")
                 await run_in_threadpool(decide, exchange, answers)
         assert exchange is not None  # nothing cancels the scope
         steps = count(1)
@@ -164,4 +177,4 @@ async def _answer(
                 return InputRequiredResult(input_requests=forms, request_state=exchange.run.id)
         return await result_of(exchange)
     except Exception as error:
-        return await refused(request, error, exchange)
+        return await error_result(request, error, exchange)

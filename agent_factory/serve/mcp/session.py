@@ -9,7 +9,6 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -31,16 +30,16 @@ from starlette.responses import Response
 from agent_factory.serve.errors import refusal_of
 from agent_factory.serve.exchange import Exchange
 from agent_factory.serve.json_response import JsonResponse, to_json
-from agent_factory.serve.mcp.call import begin, decide, refused, result_of
+from agent_factory.serve.mcp.call import begin, decide, error_result, result_of
 from agent_factory.serve.mcp.elicitation import forms_for, takes_forms
-from agent_factory.serve.mcp.tools import agents_by_tool, error_result, progress_of
-from agent_factory.serve.wait_texts import inbox_of
+from agent_factory.serve.mcp.tools import agents_by_tool, progress_of
 from agent_factory.service import NotFound, Service
 
 SESSION = "mcp-session-id"
 """Header with the id of a session."""
 
-_ID = re.compile(r"(forms|plain)-[0-9a-f]{32}")
+SESSION_ID = re.compile(r"(forms|plain)-[0-9a-f]{32}")
+"""Form of such an id."""
 
 _CALL = "mcp_call"
 """Key in the metadata of a thread: the call that works there, for a client that cancels it."""
@@ -72,22 +71,8 @@ class Session:
     request: Request
     id: str
 
-    @classmethod
-    def of(cls, service: Service, request: Request) -> Session | None:
-        """The session of a request; None without one.
-
-        Raises:
-            HTTPException: 404 for an id of another server, as MCP says.
-        """
-        id = request.headers.get(SESSION)
-        if id is not None and not _ID.fullmatch(id):
-            raise HTTPException(404, f"There is no session {id!r:.100}. Begin with initialize.")
-        return None if id is None else cls(service, request, id)
-
-    async def respond(self, message: Any) -> Response | None:
+    async def respond(self, message: Mapping[str, Any]) -> Response | None:
         """The response to a message; None if the SDK responds."""
-        if not isinstance(message, dict):
-            return None
         method, params = message.get("method"), message.get("params")
         if method is None and "id" in message:
             await run_in_threadpool(self._answer, str(message["id"]), message.get("result"))
@@ -112,13 +97,13 @@ class Session:
         try:
             exchange = await run_in_threadpool(begin, service, request, agent, arguments)
         except Exception as error:
-            return JsonResponse(_response(id, await refused(request, error, None)))
+            return JsonResponse(_response(id, await error_result(request, error, None)))
         if arguments.get("message"):  # a reader cancels nothing
             call = {"key": self._key(id), "run": exchange.run.id}
-            note = partial(service.threads.change, metadata={_CALL: call})
-            await run_in_threadpool(note, str(exchange.thread))
+            change = service.threads.change
+            await run_in_threadpool(change, str(exchange.thread), metadata={_CALL: call})
         token = (message["params"].get("_meta") or {}).get("progressToken")
-        return _streamed(CallStream(exchange, id, token, self.id.startswith("forms")).events())
+        return CallStream(exchange, id, token, self.id.startswith("forms")).response()
 
     def _key(self, id: object) -> str:
         return f"{self.id}/{json.dumps(id)}"
@@ -135,12 +120,9 @@ class Session:
     def _answer(self, id: str, result: object) -> None:
         """Decide with a form that the user has filled; else note the reason for the call."""
         run_id, _, digest = id.partition(".")
-        run = self.service.run(run_id, tenant=self.request.state.principal.tenant)
-        reason = ""
+        exchange, reason = Exchange.about(self.service, self.request, None, run_id, "mcp"), ""
         with suppress(ValidationError):  # an error in place of an answer
             answer = ElicitResult.model_validate(result)
-            agent = run.info.agent
-            exchange = Exchange.about(self.service, self.request, agent, run_id, "mcp")
             try:
                 decide(exchange, {digest: answer})
             except Exception as error:
@@ -148,21 +130,8 @@ class Session:
             else:
                 if answer.action == "accept":
                     return
-        self.service.threads.change(run.thread_id, metadata={f"mcp_form_{digest}": reason})
-
-
-async def resumed(service: Service, request: Request) -> Response:
-    """The rest of a call's stream, after the last event that the client has.
-
-    Raises:
-        HTTPException: 405 without such an event, since the server begins no conversation.
-    """
-    last = request.headers.get("last-event-id")
-    if last is None:
-        text = "The server sends nothing outside of calls. POST a message of MCP."
-        raise HTTPException(405, text, headers={"Allow": "POST"})
-    stream = await run_in_threadpool(CallStream.after, service, request, last)
-    return _streamed(stream.events())
+        notes = {f"mcp_form_{digest}": reason}
+        self.service.threads.change(str(exchange.thread), metadata=notes)
 
 
 @dataclass
@@ -186,25 +155,31 @@ class CallStream:
     part: str | None = None
 
     @classmethod
-    def after(cls, service: Service, request: Request, event: str) -> CallStream:
-        """The stream after an event.
+    def resumed(cls, service: Service, request: Request) -> CallStream:
+        """The stream after the last event that the client has.
 
         Raises:
-            HTTPException: 400 for an id that no event has.
+            HTTPException: 405 without such an event, since the server begins no conversation. 400
+                for an id that no event has.
             NotFound: There is no such run of this tenant.
         """
+        event = request.headers.get("last-event-id")
+        if event is None:
+            text = "The server sends nothing outside of calls. POST a message of MCP."
+            raise HTTPException(405, text, headers={"Allow": "POST"})
         try:
             run, *others = json.loads(urlsafe_b64decode(event))
-            tenant = request.state.principal.tenant
-            agent = service.run(str(run), tenant=tenant).info.agent
-            return cls(Exchange.about(service, request, agent, run, "mcp"), *others)
+            return cls(Exchange.about(service, request, None, str(run), "mcp"), *others)
         except (TypeError, ValueError) as error:
             raise HTTPException(
                 400, f"Last-Event-ID is not of an event: {event!r:.100}."
             ) from error
 
-    async def events(self) -> AsyncIterator[ServerSentEvent]:
-        """The events."""
+    def response(self) -> Response:
+        """The response with the events."""
+        return EventSourceResponse(self._events(), sep="\n")
+
+    async def _events(self) -> AsyncIterator[ServerSentEvent]:
         version = self.exchange.request.headers.get("mcp-protocol-version", "")
         # So that a client that is cut off before the first event can ask again.
         if self.part is None and is_version_at_least(version, "2025-11-25"):
@@ -241,10 +216,9 @@ class CallStream:
                 return
             result = await result_of(exchange)
             if reason:
-                waits = await run_in_threadpool(exchange.reviews)
-                result = error_result(reason, exchange.thread, waits, inbox_of(exchange.request))
+                result = await error_result(exchange.request, reason, exchange)
         except Exception as error:
-            result = await refused(exchange.request, error, exchange)
+            result = await error_result(exchange.request, error, exchange)
         yield _response(self.id, result)
 
     def _forms(self) -> Mapping[str, InputRequest]:
@@ -279,7 +253,3 @@ def _response(id: str | int, result: CallToolResult) -> dict[str, Any]:
         mode="json", by_alias=True, exclude_none=True, exclude={"result_type"}
     )
     return {"jsonrpc": "2.0", "id": id, "result": shown}
-
-
-def _streamed(events: AsyncIterator[ServerSentEvent]) -> EventSourceResponse:
-    return EventSourceResponse(events, sep="\n")

@@ -1,22 +1,16 @@
-"""Agents as tools of MCP: their names, their input, their results."""
+"""Agents as tools of MCP: their names, their input, their progress."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
-from mcp_types import CallToolResult, TextContent, Tool
 from pydantic import Field
 
-from agent_factory.providers import ending_of, text_of
 from agent_factory.serve.body import StrictBody
-from agent_factory.serve.exchange import last_answer
-from agent_factory.serve.json_response import to_json
-from agent_factory.serve.wait_texts import wait_data, waits_text
-from agent_factory.service import Run, Service, Wait
+from agent_factory.service import Service
 
 
 class ToolInput(StrictBody):
@@ -68,57 +62,6 @@ def agents_by_tool(service: Service) -> dict[str, str]:
             unique, number = f"{name}_{number}", number + 1
         tools[unique] = agent
     return tools
-
-
-def to_tool(service: Service, name: str, agent: str) -> Tool:
-    """An agent as a tool."""
-    return Tool(
-        name=name,
-        title=agent,
-        description=service.description(agent) or f"Ask the agent {agent!r}.",
-        input_schema=ToolInput.model_json_schema(),
-        output_schema=OUTPUT_SCHEMA,
-    )
-
-
-def answer_of(run: Run, values: Mapping[str, Any]) -> CallToolResult:
-    """The result of a run that is done."""
-    last = last_answer(values.get("messages", ()))
-    text, ending = text_of(last), ending_of(last)
-    content = {"thread": run.thread_id, "status": "done", "answer": text}
-    if ending is not None:
-        content["ending"] = ending.text
-    if "structured_response" in values:
-        content["structured_response"] = json.loads(to_json(values["structured_response"]))
-    return CallToolResult(content=[TextContent(text=text)], structured_content=content)
-
-
-def waiting_result(run: Run, waits: Sequence[Wait], inbox: str) -> CallToolResult:
-    """The result of a run that waits for a person in the inbox."""
-    text = (
-        f"{waits_text(waits, inbox)}\n"
-        f"Then call this tool again with thread {run.thread_id!r} and no message."
-    )
-    content = {
-        "thread": run.thread_id,
-        "status": "waiting",
-        "waits": [wait_data(wait, inbox) for wait in waits],
-    }
-    return CallToolResult(content=[TextContent(text=text)], structured_content=content)
-
-
-def error_result(
-    text: str, thread: str | None, waits: Sequence[Wait] = (), inbox: str = ""
-) -> CallToolResult:
-    """A result with the reason of the failure for the model, which can take the thread up again."""
-    content: dict[str, Any] | None = None
-    if thread is not None:
-        content = {"thread": thread, "status": "waiting" if waits else "failed"}
-        if waits:
-            content["waits"] = [wait_data(wait, inbox) for wait in waits]
-    return CallToolResult(
-        content=[TextContent(text=text)], structured_content=content, is_error=True
-    )
 
 
 def progress_of(part: Mapping[str, Any]) -> Iterator[str]:
