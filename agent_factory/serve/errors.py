@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from agent_factory.errors import AgentFactoryError, ArgumentError, MissingExtra, require, sentence
 from agent_factory.review import NothingPending, NoThread, ReviewError
-from agent_factory.serve.json_response import JsonResponse
+from agent_factory.serve.json_response import TYPES, JsonResponse
 from agent_factory.service import (
     AlreadyDecided,
     AlreadyExists,
@@ -57,16 +57,7 @@ def status_of(error: Exception) -> int:
 _PYTHON = re.compile(r"\w\(|\b\w+=|\b(?:None|True|False|Python)\b|\bservice\.\w")
 """Text for callers in Python alone."""
 
-_TYPES = {
-    "bool": "true or false",
-    "dict": "an object",
-    "float": "a number",
-    "int": "a number",
-    "list": "a list",
-    "NoneType": "null",
-    "str": "a string",
-}
-_TYPE = re.compile(rf"\b(?:(?<=got )|an? )({'|'.join(_TYPES)})\b")
+_TYPE = re.compile(rf"\b(?:(?<=got )|an? )({'|'.join(TYPES)})\b")
 
 
 def text_of(error: AgentFactoryError) -> str:
@@ -88,7 +79,7 @@ def in_json_words(text: str) -> str:
     >>> in_json_words("[AF337] refund: expected a dict, got str ('approve').")
     "refund: expected an object, got a string ('approve')."
     """
-    return _TYPE.sub(lambda match: _TYPES[match[1]], re.sub(r"\[AF\d+\] ", "", text))
+    return _TYPE.sub(lambda match: TYPES[match[1]], re.sub(r"\[AF\d+\] ", "", text))
 
 
 def refusal_of(
@@ -104,14 +95,9 @@ def refusal_of(
         return status, error.detail
     if isinstance(error, AgentFactoryError) and status < 500:
         return status, words(error)
-    return logged_failure(request, error)
-
-
-def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
-    """Log an error; return the status and a text without details."""
     number = uuid4().hex[:12]
     logger.error("Error %s at %s %r", number, request.method, request.scope["path"], exc_info=error)
-    status, text = status_of(error), "The server has failed."
+    text = "The server has failed."
     if status == 503:
         text = "The database is not available now. Try again."
     return status, f"{text} Its log says why, under {number}."
@@ -119,11 +105,14 @@ def logged_failure(request: Request, error: Exception) -> tuple[int, str]:
 
 async def refusal(request: Request, error: Exception) -> JsonResponse:
     """The response to a refused request, for an application."""
-    headers = None
-    if isinstance(error, HTTPException):
-        headers = error.headers
-    elif status_of(error) >= 500:
+    if status_of(error) >= 500 and not isinstance(error, HTTPException):
         raise error  # RequestGuard answers without details
+    return refusal_response(request, error)
+
+
+def refusal_response(request: Request, error: Exception) -> JsonResponse:
+    """The response for an error, with the headers of an HTTPException."""
+    headers = error.headers if isinstance(error, HTTPException) else None
     return error_response(request, *refusal_of(request, error), headers=headers)
 
 

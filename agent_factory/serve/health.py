@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agent_factory.errors import ArgumentError, MissingExtra
-from agent_factory.serve.errors import logger, refusal
+from agent_factory.errors import ArgumentError
+from agent_factory.serve.errors import logger, refusal, require_extra
 from agent_factory.serve.json_response import JsonResponse
 from agent_factory.serve.metrics import exposition
 from agent_factory.serve.principal import is_local
@@ -89,11 +89,9 @@ def health_routes(service: Service, metrics_token: str | None = None) -> list[Ro
         ):
             text = "Send the token of the metrics as `Authorization: Bearer ...`."
             raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
-        try:
-            # In a thread: gauges ask the database.
-            content, kind = await to_thread.run_sync(exposition)
-        except MissingExtra as error:
-            raise HTTPException(501, str(error)) from error
+        require_extra("metrics", "The route /metrics")
+        # In a thread: gauges ask the database.
+        content, kind = await to_thread.run_sync(exposition)
         return Response(content, headers={"Content-Type": kind})
 
     endpoints = {"/ok": ok, "/live": live, "/ready": ready, "/metrics": metrics}

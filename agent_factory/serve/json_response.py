@@ -13,6 +13,19 @@ from langgraph.types import Interrupt
 from pydantic import BaseModel
 from starlette.responses import Response
 
+TYPES = {
+    "Any": "a value",
+    "bool": "true or false",
+    "datetime": "a time",
+    "dict": "an object",
+    "float": "a number",
+    "int": "a number",
+    "list": "a list",
+    "NoneType": "null",
+    "str": "a string",
+}
+"""JSON's words for Python's types."""
+
 
 def to_json(value: object) -> str:
     """A value as JSON; other types become an object or a string."""

@@ -29,12 +29,7 @@ def export_metrics() -> bool:
 
 
 def exposition() -> tuple[bytes, str]:
-    """Return the metrics of this process, and their content type.
-
-    Raises:
-        MissingExtra: The extra `metrics` is not installed.
-    """
-    require("metrics", "The route /metrics")
+    """Return the metrics of this process, and their content type. Needs the extra `metrics`."""
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
     return generate_latest(), CONTENT_TYPE_LATEST

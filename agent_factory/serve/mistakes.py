@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -13,14 +12,7 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 
-_WORDS = {
-    str: "string",
-    dict: "object",
-    int: "number",
-    float: "number",
-    datetime: "time",
-    Any: "value",
-}
+from agent_factory.serve.json_response import TYPES
 
 
 def explained(error: ValidationError, kind: type[BaseModel], body: object) -> str:
@@ -120,9 +112,7 @@ def _expected(annotation: Any, metadata: Sequence[object] = ()) -> str:
         if len(choices) == 2 and choices[1] == f"a list of {choices[0]}":
             choices[1] = "a list of them"
         return " or ".join(choices)
-    if annotation is bool:
-        return "true or false"
-    word = _WORDS.get(origin or annotation, "object")
+    value = TYPES.get((origin or annotation).__name__, "an object")
     least = next((f" from {bound.ge}" for bound in metadata if isinstance(bound, Ge)), "")
     most = next((f" to {bound.le}" for bound in metadata if isinstance(bound, Le)), "")
-    return f"{'an' if word == 'object' else 'a'} {word}{least}{most}"
+    return f"{value}{least}{most}"

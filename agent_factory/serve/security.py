@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_factory.errors import ArgumentError
-from agent_factory.serve.errors import error_response, logged_failure, logger
+from agent_factory.serve.errors import logger, refusal_response
 from agent_factory.state import place_of, text_fault
 
 HEADERS = {
@@ -245,14 +245,10 @@ class RequestGuard:
         except ClientDisconnect:
             pass  # nobody reads an answer
         except Exception as error:
-            request = Request(scope)
-            if isinstance(error, HTTPException):
-                status, text, headers = error.status_code, error.detail, error.headers
-            else:
-                (status, text), headers = logged_failure(request, error), None
+            response = refusal_response(Request(scope), error)
             if has_started:
                 raise  # the server closes the connection, and the client sees the cut
-            await error_response(request, status, text, headers=headers)(scope, receive, send)
+            await response(scope, receive, send)
 
     def _check_site(self, headers: Headers) -> None:
         """Refuse a request that a page of another site makes a browser send.

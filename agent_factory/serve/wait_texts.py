@@ -51,13 +51,9 @@ def question_text(wait: Wait) -> str:
 
 def wait_data(wait: Wait, inbox: str) -> dict[str, Any]:
     """A wait as JSON, for programs."""
+    names = ("id", "tool", "kind", "args", "question", "allowed")
     data = {
-        "id": wait.id,
-        "tool": wait.tool,
-        "kind": wait.kind,
-        "args": wait.args,
-        "question": wait.question,
-        "allowed": wait.allowed,
+        **{name: getattr(wait, name) for name in names},
         "url": f"{inbox}/{wait.id}" if inbox else None,
         "expires_at": None if wait.deadline is None else time_text(wait.deadline),
     }

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError, MissingExtra
-from agent_factory.serve import Principal, create_app, health, metrics
+from agent_factory.serve import Principal, create_app, errors, health, metrics
 from agent_factory.serve.health import health_app
 from agent_factory.service import Service
 from agent_factory.service.errors import DatabaseUnavailable
@@ -178,7 +178,8 @@ def test_an_empty_token_is_refused(service: Service, token: str) -> None:
 
 def test_without_the_extra_the_answer_names_it(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = MissingExtra("The route /metrics needs the extra `metrics`.")
-    monkeypatch.setattr(metrics, "require", Mock(side_effect=missing))
+    for module in (metrics, errors):
+        monkeypatch.setattr(module, "require", Mock(side_effect=missing))
     assert not metrics.export_metrics()
     response = read(app, "/metrics")
     assert response.status_code == 501
