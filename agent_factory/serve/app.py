@@ -98,11 +98,7 @@ def create_app(
     if isinstance(origins, str) or not all(map(_ORIGIN.fullmatch, origins)):
         reason = f"must be a list of origins, got {origins!r}."
         raise ArgumentError("origins", reason, "Pass origins=['https://chat.example.com'].")
-    parts = {*(DOORS if only is None else only)}
-    if isinstance(only, str) or not parts or not parts <= {*DOORS}:
-        reason = f"must be some of {', '.join(DOORS)}, got {only!r}."
-        raise ArgumentError("only", reason, "Pass only=['langgraph', 'inbox'].")
-    parts |= {"inbox"} if "studio" in parts else set()
+    parts = _parts_of(DOORS if only is None else only)
     hooks = webhooks if isinstance(webhooks, Webhooks) else Webhooks(webhooks)
     if hooks.origins:
         service.webhooks.start(hooks.sender(langgraph.outcome))
@@ -155,13 +151,22 @@ def create_app(
         ],
         exception_handlers={AgentFactoryError: refusal, HTTPException: refusal},
     )
-    app.state.doors, app.state.authorization_servers = frozenset(parts), [*authorization_servers]
+    app.state.doors, app.state.authorization_servers = parts, [*authorization_servers]
     return app
 
 
 def _door_of(path: str) -> str:
     """The part of the server to which a page belongs."""
     return "inbox" if path.startswith("/inbox") else "studio"
+
+
+def _parts_of(only: Collection[str]) -> frozenset[str]:
+    """The parts to serve; the studio has the inbox."""
+    parts = frozenset(only)
+    if isinstance(only, str) or not parts or not parts <= {*DOORS}:
+        reason = f"must be some of {', '.join(DOORS)}, got {only!r}."
+        raise ArgumentError("only", reason, "Pass only=['langgraph', 'inbox'].")
+    return parts | {"inbox"} if "studio" in parts else parts
 
 
 def _with_principal(
