@@ -113,6 +113,9 @@ def rpc(method: str, **params: Any) -> dict[str, Any]:
 ACCEPT = {"accept": "application/json, text/event-stream"}
 FORMS = {"{digest}": {"action": "accept", "content": {"decision": "approve"}}}
 
+SESSION = {**ACCEPT, "mcp-session-id": f"plain-{'0' * 32}"}
+RPC_ANSWER = {"jsonrpc": "2.0", "id": "{waiting_run}.{digest}"}
+
 EXAMPLES: dict[str, list[Any]] = {
     "GET /ok": [None],
     "GET /info": [None],
@@ -187,8 +190,13 @@ EXAMPLES: dict[str, list[Any]] = {
         mcp("tools/call", arguments={"message": "Hi", "thread": "{thread}"}),
         mcp("tools/call", "desk", arguments={"thread": "{waiting}"}),
         mcp("tools/call", "desk", inputResponses=FORMS, requestState="{waiting_run}"),
+        Sent(rpc("tools/call", name="desk", arguments={"thread": "{waiting}"}), SESSION),
+        Sent(rpc("notifications/cancelled", requestId=1), SESSION),
+        Sent({**RPC_ANSWER, "result": FORMS["{digest}"]}, SESSION),
     ],
+    "GET /mcp": [Sent(None, {**SESSION, "last-event-id": '["{run}", 1, null, false, 0, null]'})],
     "GET /.well-known/agent-card.json": ["?agent=echo"],
+    "GET /a2a/.well-known/agent-card.json": ["?agent=echo"],
     "GET /a2a/{agent}/.well-known/agent-card.json": [None],
     "POST /a2a/{agent}": [
         a2a("SendMessage", message=said("Hi")),

@@ -25,8 +25,14 @@ from agent_factory.serve.wait_texts import inbox_of, wait_data, waits_text
 from agent_factory.service import RunCancelled, RunFailed, Service, ThreadBusy, Wait
 
 
-def begin(service: Service, request: Request, agent: str, arguments: Mapping[str, Any]) -> Exchange:
-    """Submit the message of a call, or join the last run of the thread."""
+def begin(
+    service: Service,
+    request: Request,
+    agent: str,
+    arguments: Mapping[str, Any],
+    notes: Mapping[str, object] | None = None,
+) -> Exchange:
+    """Submit the message of a call with notes about the run, or join the last run of the thread."""
     try:
         tool_input = ToolInput.model_validate(arguments)
     except ValidationError as error:
@@ -40,7 +46,8 @@ def begin(service: Service, request: Request, agent: str, arguments: Mapping[str
         # The last run of the thread may belong to another agent.
         return Exchange.about(service, request, agent, run.id, "mcp")
     try:
-        exchange.send(HumanMessage(tool_input.message), waiting="reject", stream={"messages"})
+        message, options = HumanMessage(tool_input.message), {"stream": {"messages"}}
+        exchange.send(message, waiting="reject", metadata=notes, **options)
     except ThreadBusy as error:
         raise HTTPException(
             409,

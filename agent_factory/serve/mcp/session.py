@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ SESSION_ID = re.compile(r"(forms|plain)-[0-9a-f]{32}")
 """Form of such an id."""
 
 _CALL = "mcp_call"
-"""Key in the metadata of a thread: the call that works there, for a client that cancels it."""
+"""Key in the metadata of a run: the call that has begun the run, for a client that cancels it."""
 
 _CANCELLED = -32800
 """JSON-RPC's code for a cancelled request, as MCP's SDK for Python 2.3 sends it."""
@@ -94,14 +93,11 @@ class Session:
         if params.name not in agents or not isinstance(id, str | int):
             return None
         agent, arguments = agents[params.name], params.arguments or {}
+        start = partial(begin, service, request, agent, arguments, {_CALL: self._key(id)})
         try:
-            exchange = await run_in_threadpool(begin, service, request, agent, arguments)
+            exchange = await run_in_threadpool(start)
         except Exception as error:
             return JsonResponse(_response(id, await error_result(request, error, None)))
-        if arguments.get("message"):  # a reader cancels nothing
-            call = {"key": self._key(id), "run": exchange.run.id}
-            change = service.threads.change
-            await run_in_threadpool(change, str(exchange.thread), metadata={_CALL: call})
         token = (message["params"].get("_meta") or {}).get("progressToken")
         return CallStream(exchange, id, token, self.id.startswith("forms")).response()
 
@@ -109,13 +105,14 @@ class Session:
         return f"{self.id}/{json.dumps(id)}"
 
     def _cancel(self, id: object) -> None:
-        """End the run of a call."""
+        """End the run that a call has begun; a call that reads the answer of another ends none."""
         principal = self.request.state.principal
-        wanted = {_CALL: {"key": self._key(id)}}
-        for info in self.service.threads.search(tenant=principal.tenant, metadata=wanted):
-            call: Any = info.metadata[_CALL]
+        active = {"tenant": principal.tenant, "status": ["queued", "running", "waiting"]}
+        for summary in self.service.threads.search_runs(**active, limit=1000).runs:
             with suppress(NotFound):  # somebody has deleted the run
-                self.service.run(call["run"], tenant=principal.tenant).cancel(by=principal.name)
+                run = self.service.run(summary.id)
+                if run.info.metadata.get(_CALL) == self._key(id):
+                    run.cancel(by=principal.name)
 
     def _answer(self, id: str, result: object) -> None:
         """Decide with a form that the user has filled; else note the reason for the call."""
@@ -168,7 +165,7 @@ class CallStream:
             text = "The server sends nothing outside of calls. POST a message of MCP."
             raise HTTPException(405, text, headers={"Allow": "POST"})
         try:
-            run, *others = json.loads(urlsafe_b64decode(event))
+            run, *others = json.loads(event)
             return cls(Exchange.about(service, request, None, str(run), "mcp"), *others)
         except (TypeError, ValueError) as error:
             raise HTTPException(
@@ -189,7 +186,7 @@ class CallStream:
 
     def _event(self, data: str) -> ServerSentEvent:
         run, place = self.exchange.run.id, (self.id, self.token, self.shows_forms, self.steps)
-        id = urlsafe_b64encode(to_json([run, *place, self.part]).encode()).decode()
+        id = json.dumps([run, *place, self.part])  # in ASCII, as headers are
         return ServerSentEvent(data, event="message", id=id)
 
     async def _messages(self) -> AsyncIterator[dict[str, Any]]:
