@@ -46,8 +46,8 @@ def begin(
         # The last run of the thread may belong to another agent.
         return Exchange.about(service, request, agent, run.id, "mcp")
     try:
-        message, options = HumanMessage(tool_input.message), {"stream": {"messages"}}
-        exchange.send(message, waiting="reject", metadata=notes, **options)
+        options: Any = {"waiting": "reject", "stream": {"messages"}, "metadata": notes}
+        exchange.send(HumanMessage(tool_input.message), **options)
     except ThreadBusy as error:
         raise HTTPException(
             409,

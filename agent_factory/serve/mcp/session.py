@@ -93,9 +93,9 @@ class Session:
         if params.name not in agents or not isinstance(id, str | int):
             return None
         agent, arguments = agents[params.name], params.arguments or {}
-        start = partial(begin, service, request, agent, arguments, {_CALL: self._key(id)})
+        notes = {_CALL: self._key(id)}
         try:
-            exchange = await run_in_threadpool(start)
+            exchange = await run_in_threadpool(begin, service, request, agent, arguments, notes)
         except Exception as error:
             return JsonResponse(_response(id, await error_result(request, error, None)))
         token = (message["params"].get("_meta") or {}).get("progressToken")
