@@ -207,8 +207,8 @@ class Exchange:
         if message_id is None or last.status not in ("failed", "cancelled"):
             self.runs.append(last)
             return last
-        checkpoint = self.before.checkpoint
-        return self.send(None, message_id=message_id, checkpoint=checkpoint, **options)
+        options |= {"message_id": message_id, "checkpoint": self.before.checkpoint}
+        return self.send(None, **options)
 
     def decide(
         self,

@@ -66,6 +66,7 @@ ON_THREAD = [{**RUN, "if_not_exists": "create"}, ANSWER, FORK]
 
 USER = {"role": "user", "content": "Hi"}
 CHAT = {"model": "echo", "messages": [USER]}
+RESPONSE = {"model": "echo", "input": "Hi"}
 AG_UI: Any = {
     "threadId": "{thread}",
     "runId": "r-1",
@@ -178,6 +179,13 @@ EXAMPLES: dict[str, list[Any]] = {
         Sent(CHAT, {"X-Thread-Id": "{thread}"}),
         Sent(CHAT, {"X-Thread-Id": "{waiting}"}),
     ],
+    "POST /v1/responses": [
+        {**RESPONSE, "stream": True},
+        {**RESPONSE, "previous_response_id": "{run}"},
+        {**RESPONSE, "conversation": "{waiting}"},
+    ],
+    "GET /v1/responses/{run}": [None],
+    "POST /v1/responses/{run}/cancel": [None],
     "GET /openapi.json": [None],
     "GET /docs": [None],
     "POST /assistants": [{"graph_id": "echo", "metadata": {"topic": "own"}}],

@@ -150,11 +150,25 @@ def completed(
     return content or (None if words else ""), words or None, reason
 
 
+def responded(client: TestClient, model: str, *, stream: bool) -> tuple[str | None, ...]:
+    """The same of a response."""
+    answer = client.post("/v1/responses", json={"model": model, "input": "Hi", "stream": stream})
+    response = events_of(answer.text)[-1]["response"] if stream else answer.json()
+    parts = [part for item in response["output"] for part in item["content"]]
+    texts = {part["type"]: part.get("text", part.get("refusal")) for part in parts}
+    reason = (response["incomplete_details"] or {"reason": "stop"})["reason"]
+    assert response["status"] == ("completed" if reason == "stop" else "incomplete")
+    content, refusal = texts.get("output_text"), texts.get("refusal")
+    reason = reason.replace("max_output_tokens", "length")
+    return content or (None if refusal else ""), refusal, reason
+
+
 @each("name, expected", [(name, expected) for name, (_, expected) in ENDINGS.items()])
 def test_openai_clients_learn_why_an_answer_ended(
     client: TestClient, name: str, expected: object
 ) -> None:
     assert completed(client, name, stream=False) == expected
+    assert [responded(client, name, stream=stream) for stream in (False, True)] == [expected] * 2
     again = {"idempotency-key": uuid4().hex}
     for _ in range(2):  # the second joins the run, which has ended
         assert completed(client, name, stream=True, **again) == expected

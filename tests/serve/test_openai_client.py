@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -19,8 +21,10 @@ from agent_factory.serve import Principal
 from agent_factory.service import Service
 from agent_factory.testing import Reply, ScriptedChatModel
 from serve.agents import chat_service, pay, wait_for_threads
+from serve.route_examples import CHAT
 from servers import served
 from tables import each
+from waiting import until
 
 
 def who(request: Any) -> Principal | None:
@@ -180,6 +184,11 @@ def test_a_run_that_fails(client: openai.OpenAI, service: Service) -> None:
         assert (error.value.type, error.value.code) == ("server_error", "run_failed")
         assert getattr(error.value, "status_code", 424) == 424
         assert len(service.threads.runs(thread)) == number  # the client has not tried again
+    with pytest.raises(openai.APIStatusError, match="The run has failed") as refused:
+        client.responses.create(model="echo", input="fail")
+    assert refused.value.status_code == 424
+    *_, last = client.responses.create(model="echo", input="fail", stream=True)
+    assert (last.type, last.response.error.message) == ("response.failed", text)  # type: ignore[union-attr]
     texts = [message.text for message in service.threads.state(thread).values["messages"]]
     assert texts == ["fail"]
 
@@ -246,15 +255,62 @@ def function(name: str, **properties: Any) -> Any:
 TITLE, SCROLL = function("title"), function("scroll", to={"type": "integer"})
 
 
+def flat(part: Any) -> Any:
+    """A function, a choice or a format in the form of the Responses API."""
+    if not isinstance(part, dict):
+        return part
+    return {"type": part["type"], **part.get("function", {}), **part.get("json_schema", {})}
+
+
+def items_of(message: Any) -> list[Any]:
+    """A message as items of the Responses API."""
+    content = message.get("content")
+    if message["role"] == "tool":
+        if isinstance(content, list):
+            content = [{**part, "type": "input_text"} for part in content]
+        head = {"type": "function_call_output", "call_id": message["tool_call_id"]}
+        return [{**head, "output": content}]
+    items = [{"role": message["role"], "content": content}] if content else []
+    for call in message.get("tool_calls") or ():
+        items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    return items
+
+
+def respond(client: openai.OpenAI, given: Any, *, stream: bool) -> tuple[Any, str]:
+    """The answer of the Responses API to a request for a completion, in the form of `Asked`."""
+    given["input"] = [item for message in given.pop("messages") for item in items_of(message)]
+    given |= {"text": {"format": flat(given.pop("response_format", None))}, "store": False}
+    given |= {key: flat(given[key]) for key in ("tool_choice",) if key in given}
+    if given.get("tools"):
+        given["tools"] = [flat(tool) for tool in given["tools"]]
+    if stream:
+        *_, last = client.responses.create(**given, stream=True)
+        response: Any = last.response
+        if last.type == "response.failed":
+            raise openai.OpenAIError(response.error.message)
+    else:
+        response = client.responses.create(**given)
+    assert response.status == "completed"
+    message: Any = {"role": "assistant", "content": response.output_text}
+    for item in response.output:
+        if item.type == "function_call":
+            call = {"name": item.name, "arguments": item.arguments}
+            calls = message.setdefault("tool_calls", [])
+            calls.append({"id": item.call_id, "type": "function", "function": call})
+    return message, "tool_calls" if "tool_calls" in message else "stop"
+
+
 class Asked:
     """Asks with or without a stream, and reads the answer in the same way."""
 
-    def __init__(self, client: openai.OpenAI, *, stream: bool) -> None:
-        self._client, self._stream = client, stream
+    def __init__(self, client: openai.OpenAI, *, stream: bool, responses: bool = False) -> None:
+        self._client, self._stream, self._responses = client, stream, responses
 
     def __call__(self, *messages: Any, model: str = "page", **options: Any) -> tuple[Any, str]:
         """The message of the answer, as a client sends it again, and the finish reason."""
         given: Any = {"model": model, "messages": [*messages], **options}
+        if self._responses:
+            return respond(self._client, given, stream=self._stream)
         if not self._stream:
             (choice,) = self._client.chat.completions.create(**given).choices
             return choice.message.model_dump(exclude_none=True), str(choice.finish_reason)
@@ -267,9 +323,10 @@ class Asked:
         return message, str(choice.finish_reason)
 
 
-@pytest.fixture(params=[False, True], ids=["at once", "stream"])
+@pytest.fixture(params=["at once", "stream", "responses at once", "responses stream"])
 def ask(client: openai.OpenAI, request: pytest.FixtureRequest) -> Asked:
-    return Asked(client, stream=request.param)
+    name = request.param
+    return Asked(client, stream="stream" in name, responses="responses" in name)
 
 
 def result(call: Any, content: Any = "Orders") -> Any:
@@ -366,6 +423,51 @@ def offered(model: ScriptedChatModel) -> list[tuple[list[str], Any]]:
     return [(request.tools, request.kwargs.get("tool_choice")) for request in model.requests]
 
 
+def test_responses_follow_each_other(client: openai.OpenAI, service: Service) -> None:
+    """After any earlier response, or after the last of a thread."""
+    send: Any = partial(client.responses.create, model="echo")
+    first = send(input="One", instructions="Be kind.", metadata={"case": "7"}, user="u-1")
+    assert (first.metadata, first.user, first.usage.total_tokens) == ({"case": "7"}, "u-1", 17)
+    thread = first.conversation.id
+    for text in ("Two", "Three"):
+        send(input=text, previous_response_id=first.id)
+    last = send(input=[user([{"type": "input_text", "text": "Four"}])], conversation=thread)
+    assert last.conversation.id == thread
+    texts = [message.text for message in service.threads.state(thread).values["messages"]]
+    answers = [part for text in ("One", "Three", "Four") for part in (text, f"You said: {text}")]
+    assert texts == ["Be kind.", *answers]
+    assert client.responses.retrieve(first.id).output_text == "You said: One"
+    with pytest.raises(openai.NotFoundError, match="There is no response 'resp_1'"):
+        client.responses.retrieve("resp_1")
+
+
+def test_a_response_in_the_background(client: openai.OpenAI, gate: Event) -> None:
+    send: Any = partial(client.responses.create, model="echo", background=True)
+    first, other = send(input="held"), send(input="held, too")
+    assert first.status in ("queued", "in_progress")
+    assert client.responses.cancel(other.id).status == "cancelled"
+    gate.set()
+    until(lambda: client.responses.retrieve(first.id).status == "completed")
+    assert client.responses.retrieve(first.id).output_text == "You said: held"
+    failed = send(input="fail")
+    until(lambda: client.responses.retrieve(failed.id).status == "failed")
+
+
+def test_the_events_of_a_response(client: openai.OpenAI) -> None:
+    item, part = ["output_item.added", "content_part.added"], ["content_part.done"]
+    text = [*item, "output_text.delta", "output_text.done", *part]
+    call = [item[0], "function_call_arguments.delta", "function_call_arguments.done"]
+    for model, words, kinds in (("page", "pay title", call), ("payer", "Pay", text)):
+        options: Any = {"model": model, "tools": [flat(TITLE)] if model == "page" else []}
+        with client.responses.stream(**options, input=words) as stream:
+            events: list[Any] = [*stream]
+        assert [event.sequence_number for event in events] == [*range(len(events))]
+        found = dict.fromkeys(event.type.removeprefix("response.") for event in events)
+        begin = ["created", "in_progress"]
+        assert [*found] == [*begin, *kinds, "output_item.done", "completed"]
+    assert events[-1].response.output_text == "Let me see.\n\nDone: Paid 5."
+
+
 CALL: Any = [{"name": "title", "args": {}, "id": "model's own"}]
 
 
@@ -411,7 +513,7 @@ def test_an_answer_in_a_format(ask: Asked, service: Service, name: str, as_text:
     assert (json.loads(message["content"]), reason) == ({"x": 1}, "stop")
     plain, _ = ask(user("Go"), **{**options, "response_format": {"type": "text"}})
     assert plain["content"] == "Hello."
-    with pytest.raises(openai.APIError, match=r"The run has failed: OutputError: \w+: no valid"):
+    with pytest.raises(openai.OpenAIError, match=r"The run has failed: OutputError: \w+: no valid"):
         ask(user("Go"), **options)
 
 
@@ -435,6 +537,7 @@ def test_a_format_and_tools(ask: Asked, service: Service) -> None:
     assert json.loads(message["content"]) == {"x": 1}
 
 
+ASK = {"input": "Hi"}
 CALLED = {"id": "c", "type": "function", "function": {"name": "a", "arguments": "{}"}}
 ASSISTANT = {"role": "assistant", "content": "", "tool_calls": [CALLED]}
 ANSWER = {"role": "tool", "tool_call_id": "c", "content": "x"}
@@ -482,14 +585,25 @@ def test_a_history_that_does_not_fit_is_refused(
         ("page", {"response_format": {"type": "yaml"}}, "response_format", "got 'yaml'"),
         ("page", {"response_format": {"type": "json_schema"}}, "response_format", "JSON schema"),
         ("page", {"webhook": "x"}, "webhook", "Unknown parameter: 'webhook'."),
+        ("echo", {"input": []}, "input", "a text or a list of items"),
+        ("echo", {"input": [{"type": "reasoning"}]}, "input", "got 'reasoning'"),
+        ("echo", {"input": [{"type": "function_call_output", "call_id": "c"}]}, "input", "'c' has"),
+        ("echo", {"input": [{"role": "x", "content": "Hi"}]}, "input", "input must be of system"),
+        ("echo", {**ASK, "text": {"format": {"type": "yaml"}}}, "text.format", "must be"),
+        ("echo", {**ASK, "tools": [{"type": "web_search"}]}, "tools", "got 'web_search'"),
+        ("echo", {**ASK, "previous_response_id": "resp_1"}, "previous_response_id", "no response"),
+        ("echo", {**ASK, "extra": 1}, "extra", "Unknown parameter: 'extra'"),
+        ("echo", {**ASK, "background": True, "store": False}, "background", "needs store"),
+        ("echo", {**ASK, "prompt": {"id": "p"}}, "prompt", "not supported"),
     ],
 )
 def test_a_request_that_does_not_fit_is_refused(
     client: openai.OpenAI, model: str, body: Any, param: str, text: str
 ) -> None:
-    whole = {"model": model, "messages": [user("Hi")], **body}
+    """An input is a request for a response."""
+    path, more = ("/responses", {}) if "input" in body else ("/chat/completions", CHAT)
     with pytest.raises(openai.BadRequestError, match=text) as error:
-        client.post("/chat/completions", body=whole, cast_to=object)
+        client.post(path, body={**more, "model": model, **body}, cast_to=object)
     assert (error.value.param, error.value.type) == (param, "invalid_request_error")
 
 

@@ -1,14 +1,14 @@
-"""Chat: a request for a completion, and its answer."""
+"""Answers to clients of OpenAI's API, in the form of chat completions or another one."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Self
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -21,7 +21,7 @@ from agent_factory.middleware.client_tools import CLIENT_RESPONSE_FORMAT, CLIENT
 from agent_factory.providers import ending_of, refusal_text
 from agent_factory.serve.client_tools import DIGEST, digest_of, is_client_call
 from agent_factory.serve.errors import text_of
-from agent_factory.serve.exchange import TOKENS, Exchange, last_answer, reviews_of
+from agent_factory.serve.exchange import TOKENS, Exchange, ThreadView, last_answer, reviews_of
 from agent_factory.serve.json_response import to_json
 from agent_factory.serve.openai.requests import (
     ChatRequest,
@@ -29,11 +29,13 @@ from agent_factory.serve.openai.requests import (
     StreamOptions,
     check_calls,
     last_results,
+    messages_of,
     new_messages,
+    settings_of,
 )
 from agent_factory.serve.principal import Principal
 from agent_factory.serve.wait_texts import inbox_of, waits_text
-from agent_factory.service import NotFound, RunCancelled, RunFailed, Service, ThreadBusy, Wait
+from agent_factory.service import NotFound, Run, RunCancelled, RunFailed, Service, ThreadBusy, Wait
 
 CODES: dict[type[Exception], str] = {RunFailed: "run_failed", RunCancelled: "run_cancelled"}
 """Codes of the errors of runs."""
@@ -47,21 +49,39 @@ _CALL = "call_"
 _TEMPORARY = "temporary_thread"
 """Key in the metadata of a run whose thread is deleted after the answer."""
 
+OWN_NOTES = (DIGEST, _TEMPORARY, CLIENT_RESPONSE_FORMAT)
+"""Keys in the metadata of a run that are not of the client."""
+
+
+End = tuple[str, str | None, str]
+"""The text of an answer, the words of a refusal, and the finish reason of chat completions."""
+
 
 @dataclass
-class Chat:
-    """Request and answer."""
+class Answer:
+    """Request of a client, and the answer. Each protocol writes it in its own form."""
+
+    names: ClassVar[Mapping[str, str]] = {}
+    """Names of fields of the protocol, by those of chat completions."""
 
     exchange: Exchange
+    body: ChatRequest
     settings: Mapping[str, object]
     """Settings of the client, see `client_settings`."""
     keeps: bool
     """Whether the thread stays after the answer."""
+    key: str
+    """Id of the answer."""
     new: int = 0
     """Number of submitted messages."""
     remark: str = ""
     """Effect of the message on a thread that waits."""
-    id: str = field(default_factory=lambda: f"chatcmpl-{uuid4().hex}")
+    detached: bool = False
+    """Whether the run goes on if the client goes away."""
+    view: ThreadView = field(default_factory=ThreadView)
+    """The thread, at last at the end."""
+    checkpoint: str | None = None
+    """The checkpoint after which the messages come; None for the last."""
 
     @property
     def thread(self) -> str:
@@ -69,22 +89,16 @@ class Chat:
         return str(self.exchange.thread)
 
     @classmethod
-    def begin(
-        cls,
-        service: Service,
-        request: Request,
-        body: ChatRequest,
-        messages: Sequence[BaseMessage],
-        settings: Mapping[str, object],
-    ) -> Chat:
+    def begin(cls, service: Service, request: Request, body: ChatRequest) -> Self:
         """Submit new messages, or results of calls.
 
         Raises:
-            Refused: The messages cannot be taken.
+            Refused: The request cannot be taken.
         """
+        messages, settings = messages_of(body), settings_of(service, body)
         principal: Principal = request.state.principal
-        name, key = request.headers.get("x-thread-id"), request.headers.get("idempotency-key")
-        thread = name
+        name, after, keeps = body.place(service, request)
+        thread, key = name, request.headers.get("idempotency-key")
         if not thread:
             # By the key: a repeated request finds the thread of the first.
             thread = _id_of(principal, body.model, key) if key else str(uuid4())
@@ -96,19 +110,30 @@ class Chat:
                 raise Refused("messages", text)
             thread = results[0][0].thread_id
         exchange = Exchange(service, request, body.model, thread, "openai")
-        chat = cls(exchange, settings, keeps=bool(name or key))
-        if key:
-            # The same answer has the same id.
-            chat.id = f"chatcmpl-{_id_of(principal, body.model, key, thread)}"
+        # The same answer has the same id.
+        id = _id_of(principal, body.model, key, thread) if key else uuid4().hex
+        answer = cls(exchange, body, settings, keeps or bool(name or key), id)
+        if after is not None:
+            answer._go_back_to(after)
         new = new_messages(messages, exchange.before.messages)
         if results:
-            chat._answer_calls(results, new)
-            return chat
+            answer._answer_calls(results, new)
+            return answer
         if not exchange.before.messages:
             check_calls(messages)
         # With an idempotency key, a repeated request is the same run.
-        chat._submit(body, new, _id_of(principal, key) if key else uuid4().hex)
-        return chat
+        answer._submit(new, _id_of(principal, key) if key else uuid4().hex)
+        return answer
+
+    def _go_back_to(self, run: Run) -> None:
+        """Let the messages come after a run, if the thread has gone on since."""
+        exchange, ids = self.exchange, {run.id, run.info.reader}
+        history = exchange.service.threads.history(self.thread, tenant=exchange.principal.tenant)
+        # A run that has not begun has no checkpoint: the messages come after it in any case.
+        state = next((s for s in history if (s.metadata or {}).get("run_id") in ids), None)
+        if state and state.config["configurable"]["checkpoint_id"] != exchange.before.checkpoint:
+            self.checkpoint = state.config["configurable"]["checkpoint_id"]
+            exchange.before = ThreadView(exchange.before.info, state.values, self.checkpoint)
 
     def _answer_calls(self, results: Sequence[tuple[Wait, object]], new: object) -> None:
         """Send results of calls of the client."""
@@ -130,9 +155,9 @@ class Chat:
         if decisions:
             self.exchange.decide(decisions, settings=self.settings, stream={"messages"})
 
-    def _submit(self, body: ChatRequest, new: Sequence[BaseMessage], message_id: str) -> None:
+    def _submit(self, new: Sequence[BaseMessage], message_id: str) -> None:
         """Submit new messages; note their effect on a thread that waits."""
-        exchange, service = self.exchange, self.exchange.service
+        exchange, service, body = self.exchange, self.exchange.service, self.body
         waits = exchange.before.waits
         reviews = reviews_of(waits)
         # Clients repeat a message to look for progress.
@@ -141,17 +166,19 @@ class Chat:
         }
         if not waits or (new and not is_held):
             metadata = (body.metadata or {}).items()
-            notes = {key: value for key, value in metadata if key not in (DIGEST, _TEMPORARY)}
-            user = {} if body.user is None else {"user": body.user}
-            temporary = {} if self.keeps else {_TEMPORARY: True}
+            notes = {key: value for key, value in metadata if key not in OWN_NOTES}
+            notes |= {} if body.user is None else {"user": body.user}
+            notes |= {} if self.keeps else {_TEMPORARY: True}
+            notes |= {key: True for key in self.settings if key == CLIENT_RESPONSE_FORMAT}
             # The last message has this id, and may be a result of the client.
             choice = {**self.settings, CLIENT_TOOL_CHOICE_AT: message_id}
             options: dict[str, Any] = {
                 # A user who writes on does not wait for calls of the client.
                 "waiting": "interrupt" if waits and not reviews else None,
                 "stream": {"messages"},
+                "checkpoint": self.checkpoint,
                 "config": {"configurable": choice} if self.settings else None,
-                "metadata": {**notes, **user, **digest_of(self.settings), **temporary},
+                "metadata": {**notes, **digest_of(self.settings)},
             }
             try:
                 if new:
@@ -179,42 +206,30 @@ class Chat:
 
     # The answer at once
 
-    async def answer(self) -> dict[str, object]:
-        """The completion.
-
-        Raises:
-            RunFailed: The run has failed.
-            RunCancelled: The run was cancelled.
-        """
-        before = self.exchange.before
-        messages, waits = before.messages, before.waits
-        text, reason = f"{self._waiting(waits)}\n{self.remark}".strip(), "stop"
-        refusal: str | None = None
+    async def whole(self) -> End:
+        """The end of the answer, with the whole text; raises as `Exchange.result` does."""
+        self.view = self.exchange.before
+        text, refusal, reason = f"{self._waiting()}\n{self.remark}".strip(), None, "stop"
         if self.exchange.runs:
             try:
                 values = await self._result()
             except (RunFailed, RunCancelled):
-                await self._delete()
+                await self.delete()
                 raise
             outcome = self.exchange.outcome
             assert outcome is not None  # `result` has returned
-            messages, waits = values["messages"], outcome.waits
-            text, refusal, reason = self._end(values, waits)
+            self.view = ThreadView(values=values, waits=outcome.waits)
+            text, refusal, reason = self._end(values)
             text = f"{self.remark}\n\n{text}" if self.remark else text
-        # A refusal has no content in OpenAI's API.
-        content = text or None if refusal else text
-        message: dict[str, object] = {"role": "assistant", "content": content, "refusal": refusal}
-        if calls := _calls(waits, messages):
-            text = "\n\n".join(filter(None, (last_answer(messages).text, text)))
-            message |= {"content": text or None, "tool_calls": calls}
+        if self.calls:
+            text = "\n\n".join(filter(None, (last_answer(self.view.messages).text, text)))
             reason = "tool_calls"
-        completion = {**self._shown("chat.completion"), "usage": await self._usage()}
-        await self._delete(messages, waits)
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-        return {**completion, "choices": [choice]}
+        return text, refusal, reason
 
     async def _result(self) -> Any:
         """The output of the run, unless the client goes away, which ends the run."""
+        if self.detached:
+            return await self.exchange.result()
         result = asyncio.ensure_future(self.exchange.result())
         # Starlette does not stop an endpoint whose client has gone.
         disconnect = asyncio.ensure_future(_has_gone(self.exchange.request))
@@ -229,58 +244,20 @@ class Chat:
 
     # The answer piece by piece
 
-    async def chunks(self, options: StreamOptions) -> AsyncIterator[dict[str, str]]:
-        """The events of a stream."""
-        head = self._shown("chat.completion.chunk")
+    async def pieces(self) -> AsyncIterator[tuple[str, str]]:
+        """Pieces of the answer with their fields, comments, and last the reason of the end.
 
-        def chunk(delta: Mapping[str, object], reason: str | None = None) -> dict[str, str]:
-            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-            # OpenAI gives the usage in a last chunk without choices, and null before.
-            more = {"usage": None} if options.include_usage else {}
-            return {"data": to_json({**head, "choices": [choice], **more})}
-
-        # As in OpenAI's streams: the role comes first, with no text.
-        yield chunk({"role": "assistant", "content": ""})
-        before = self.exchange.before
-        messages, waits = before.messages, before.waits
-        try:
-            reason = "stop"
-            async for field, text in self._pieces():
-                if field == "comment":
-                    yield {"comment": text}
-                elif field == "finish_reason":
-                    reason = text
-                elif text:
-                    yield chunk({field: text})
-            if self.exchange.runs:
-                now = await run_in_threadpool(self.exchange.now)
-                messages, waits = now.messages, now.waits
-            if calls := _calls(waits, messages):
-                indexed = [{"index": index, **call} for index, call in enumerate(calls)]
-                yield chunk({"tool_calls": indexed})
-                reason = "tool_calls"
-            yield chunk({}, reason)
-            if options.include_usage:
-                yield {"data": to_json({**head, "choices": [], "usage": await self._usage()})}
-        except AgentFactoryError as error:
-            # The status was sent before the first piece, so the error is an event.
-            failed = {"message": text_of(error), "type": "server_error", "param": None}
-            yield {"data": to_json({"error": {**failed, "code": CODES.get(type(error))}})}
-        await self._delete(messages, waits)
-        # Clients read on until this comes.
-        yield {"data": "[DONE]"}
-
-    async def _pieces(self) -> AsyncIterator[tuple[str, str]]:
-        """Pieces of the answer with their fields, comments, and last the reason of the end."""
-        exchange = self.exchange
+        Raises as `Exchange.result` does.
+        """
+        exchange, self.view = self.exchange, self.exchange.before
         if not exchange.runs:
-            yield "content", f"{self._waiting(exchange.before.waits)}\n{self.remark}".strip()
+            yield "content", f"{self._waiting()}\n{self.remark}".strip()
+            yield "finish_reason", "tool_calls" if self.calls else "stop"
             return
         if self.remark:
             yield "content", f"{self.remark}\n\n"
         # A structured answer is whole, and other texts are not part of the answer.
-        is_whole = CLIENT_RESPONSE_FORMAT in self.settings
-        message = None
+        message, is_whole = None, CLIENT_RESPONSE_FORMAT in self.settings
         async for part in exchange.follow():
             if part["type"] == "waiting_for":
                 yield "comment", part["data"]["text"]
@@ -294,39 +271,47 @@ class Chat:
                 message = piece.id
                 yield "content", piece.text
         assert exchange.outcome is not None  # `follow` has returned
-        waits = exchange.outcome.waits
-        values = {} if waits else await exchange.run.aresult()
+        self.view = ThreadView(waits=exchange.outcome.waits)
+        values = {} if self.view.waits else await exchange.run.aresult()
         # By the thread: a middleware may have asked another model after a refusal in the stream.
-        text, refusal, reason = self._end(values, waits)
-        if waits:
+        text, refusal, reason = self._end(values)
+        if self.view.waits:
             yield "content", ("\n\n" if message and text else "") + text
         elif message is None:  # an answer of which there was no stream, or is none any more
             yield "content", text
         yield "refusal", refusal or ""
-        yield "finish_reason", reason
+        self.view = await run_in_threadpool(exchange.now)
+        yield "finish_reason", "tool_calls" if self.calls else reason
 
     async def stop(self) -> None:
         """End the run of a client that has gone."""
-        if self.exchange.runs and self.exchange.outcome is None:
+        if self.exchange.runs and self.exchange.outcome is None and not self.detached:
             await self.exchange.cancel()
-            await self._delete()
+            await self.delete()
 
     # Parts of both
 
-    def _waiting(self, waits: Sequence[Wait]) -> str:
+    @property
+    def calls(self) -> list[tuple[str, str, str]]:
+        """The calls for the client, in the order of the model: id, name, and arguments as JSON."""
+        order = [call["id"] for call in last_answer(self.view.messages).tool_calls]
+        waits = [wait for wait in self.view.waits if is_client_call(wait)]
+        # Calls of agents inside come last.
+        waits.sort(key=lambda w: order.index(w.call_id) if w.call_id in order else len(order))
+        dumped = partial(json.dumps, ensure_ascii=False)
+        return [(f"{_CALL}{wait.id}", wait.tool, dumped(wait.args)) for wait in waits]
+
+    def _waiting(self) -> str:
         """Describe the reviews and questions of a thread; empty without any."""
         # The calls of client tools are in the answer itself.
+        waits = self.view.waits
         is_free = all(map(is_client_call, waits))
         return "" if is_free else waits_text(waits, inbox_of(self.exchange.request))
 
-    def _shown(self, kind: str) -> dict[str, object]:
-        model = self.exchange.agent
-        return {"id": self.id, "object": kind, "created": int(time.time()), "model": model}
-
-    def _end(self, values: Mapping[str, Any], waits: Sequence[Wait]) -> tuple[str, str | None, str]:
-        """The text at the end of the run, the words of a refusal, and the finish reason."""
-        if waits:
-            return self._waiting(waits), None, "stop"
+    def _end(self, values: Mapping[str, Any]) -> End:
+        """The end of the run."""
+        if self.view.waits:
+            return self._waiting(), None, "stop"
         answer = values.get("structured_response")
         if CLIENT_RESPONSE_FORMAT in self.settings and answer is not None:
             return json.dumps(answer, ensure_ascii=False), None, "stop"
@@ -337,11 +322,50 @@ class Chat:
             return last.text, refusal, "stop"
         return last.text, refusal, _REASONS.get(ending.kind, "stop")
 
-    async def _usage(self) -> dict[str, object]:
+    async def used(self) -> list[int]:
+        """Tokens of the model calls: of the input, of the output, and of the input in a cache."""
         used = await run_in_threadpool(self.exchange.used)
-        input_, output, cached = (
-            sum(number for (_, kind), number in used.items() if kind == name) for name in TOKENS
-        )
+        return [sum(n for (_, kind), n in used.items() if kind == name) for name in TOKENS]
+
+    async def delete(self) -> None:
+        """Delete a temporary thread, unless its run goes on."""
+        exchange = self.exchange
+        if self.keeps or not exchange.runs:
+            return
+        status = await run_in_threadpool(lambda: exchange.run.status)
+        if status == "waiting" and not self._is_known():
+            return
+        self.keeps = True  # nothing is left to delete
+        delete = partial(exchange.service.threads.delete, by=exchange.principal.name)
+        await run_in_threadpool(delete, self.thread, tenant=exchange.principal.tenant)
+
+    def _is_known(self) -> bool:
+        """Return True if the client has all of a thread that waits for it, and can send all again.
+
+        The run has had one answer of the model, whose calls are all the client's. A client of
+        structured answers leaves no thread behind.
+        """
+        messages, waits = self.view.messages, self.view.waits
+        if self.exchange.before.messages or len(messages) != self.new + 1:
+            return False
+        last = messages[-1]
+        calls = {call["id"] for call in last.tool_calls} if isinstance(last, AIMessage) else set()
+        return all(map(is_client_call, waits)) and calls == {wait.call_id for wait in waits}
+
+
+class Chat(Answer):
+    """Answer in the form of chat completions."""
+
+    def _shown(self, kind: str) -> dict[str, object]:
+        created, model = int(time.time()), self.exchange.agent
+        return {"id": f"chatcmpl-{self.key}", "object": kind, "created": created, "model": model}
+
+    def _calls(self) -> list[dict[str, object]]:
+        functions = [(id, {"name": name, "arguments": args}) for id, name, args in self.calls]
+        return [{"id": id, "type": "function", "function": part} for id, part in functions]
+
+    async def _usage(self) -> dict[str, object]:
+        input_, output, cached = await self.used()
         return {
             "prompt_tokens": input_,
             "completion_tokens": output,
@@ -349,31 +373,51 @@ class Chat:
             "prompt_tokens_details": {"cached_tokens": cached},
         }
 
-    async def _delete(
-        self, messages: Sequence[BaseMessage] = (), waits: Sequence[Wait] = ()
-    ) -> None:
-        """Delete a temporary thread, unless its run goes on."""
-        exchange = self.exchange
-        if self.keeps or not exchange.runs:
-            return
-        status = await run_in_threadpool(lambda: exchange.run.status)
-        if status == "waiting" and not self._is_known(messages, waits):
-            return
-        self.keeps = True  # nothing is left to delete
-        delete = partial(exchange.service.threads.delete, by=exchange.principal.name)
-        await run_in_threadpool(delete, self.thread, tenant=exchange.principal.tenant)
+    async def content(self) -> dict[str, object]:
+        """The completion; raises as `whole` does."""
+        text, refusal, reason = await self.whole()
+        calls = {"tool_calls": self._calls()} if self.calls else {}
+        # A refusal, and a message with calls, may have no content in OpenAI's API.
+        content = text or None if refusal or calls else text
+        message = {"role": "assistant", "content": content, "refusal": refusal, **calls}
+        completion = {**self._shown("chat.completion"), "usage": await self._usage()}
+        await self.delete()
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+        return {**completion, "choices": [choice]}
 
-    def _is_known(self, messages: Sequence[BaseMessage], waits: Sequence[Wait]) -> bool:
-        """Return True if the client has all of a thread that waits for it, and can send all again.
+    async def events(self) -> AsyncIterator[dict[str, str]]:
+        """The events of a stream."""
+        options = self.body.stream_options or StreamOptions()
+        head = self._shown("chat.completion.chunk")
 
-        The run has had one answer of the model, whose calls are all the client's. A client of
-        structured answers leaves no thread behind.
-        """
-        if self.exchange.before.messages or len(messages) != self.new + 1:
-            return False
-        last = messages[-1]
-        calls = {call["id"] for call in last.tool_calls} if isinstance(last, AIMessage) else set()
-        return all(map(is_client_call, waits)) and calls == {wait.call_id for wait in waits}
+        def chunk(delta: Mapping[str, object], reason: str | None = None) -> dict[str, str]:
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+            # OpenAI gives the usage in a last chunk without choices, and null before.
+            more = {"usage": None} if options.include_usage else {}
+            return {"data": to_json({**head, "choices": [choice], **more})}
+
+        # As in OpenAI's streams: the role comes first, with no text.
+        yield chunk({"role": "assistant", "content": ""})
+        try:
+            async for field, text in self.pieces():
+                if field == "comment":
+                    yield {"comment": text}
+                elif field == "finish_reason":
+                    calls = [{"index": at, **call} for at, call in enumerate(self._calls())]
+                    if calls:
+                        yield chunk({"tool_calls": calls})
+                    yield chunk({}, text)
+                elif text:
+                    yield chunk({field: text})
+            if options.include_usage:
+                yield {"data": to_json({**head, "choices": [], "usage": await self._usage()})}
+        except AgentFactoryError as error:
+            # The status was sent before the first piece, so the error is an event.
+            failed = {"message": text_of(error), "type": "server_error", "param": None}
+            yield {"data": to_json({"error": {**failed, "code": CODES.get(type(error))}})}
+        await self.delete()
+        # Clients read on until this comes.
+        yield {"data": "[DONE]"}
 
 
 def _results_for(
@@ -389,22 +433,6 @@ def _results_for(
         if is_client_call(wait):
             found.append((wait, result))
     return found
-
-
-def _calls(waits: Iterable[Wait], messages: Sequence[BaseMessage]) -> list[dict[str, object]]:
-    """The calls for the client, in the order of the model."""
-    order = [call["id"] for call in last_answer(messages).tool_calls]
-    calls = [wait for wait in waits if is_client_call(wait)]
-    # Calls of agents inside come last.
-    calls.sort(key=lambda wait: order.index(wait.call_id) if wait.call_id in order else len(order))
-    return [
-        {
-            "id": f"{_CALL}{wait.id}",
-            "type": "function",
-            "function": {"name": wait.tool, "arguments": json.dumps(wait.args, ensure_ascii=False)},
-        }
-        for wait in calls
-    ]
 
 
 async def _has_gone(request: Request) -> None:

@@ -14,26 +14,34 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+
+from agent_factory.serve.client_tools import client_settings
+from agent_factory.service import Run, Service
 
 _OF_THE_MODEL = {
     "chat_template_kwargs", "enable_thinking", "frequency_penalty", "include_reasoning",
-    "logit_bias", "max_completion_tokens", "max_tokens", "min_p", "min_tokens", "mirostat",
-    "mirostat_eta", "mirostat_tau", "parallel_tool_calls", "prediction", "presence_penalty",
-    "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning",
-    "reasoning_effort", "repeat_last_n", "repeat_penalty", "repetition_penalty",
-    "safety_identifier", "seed", "service_tier", "stop", "stop_token_ids", "store", "temperature",
-    "thinking", "thinking_budget", "top_k", "top_p", "typical_p", "verbosity",
+    "logit_bias", "max_completion_tokens", "max_output_tokens", "max_tokens", "max_tool_calls",
+    "min_p", "min_tokens", "mirostat", "mirostat_eta", "mirostat_tau", "parallel_tool_calls",
+    "prediction", "presence_penalty", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "reasoning", "reasoning_effort", "repeat_last_n", "repeat_penalty",
+    "repetition_penalty", "safety_identifier", "seed", "service_tier", "stop", "stop_token_ids",
+    "store", "temperature", "thinking", "thinking_budget", "top_k", "top_p", "truncation",
+    "typical_p", "verbosity",
 }  # fmt: skip
 """Settings of the model in clients of OpenAI, vLLM, llama.cpp and OpenRouter. The agent decides."""
 
 _OF_THE_ANSWER: dict[str, tuple[object, ...]] = {
     "audio": (),
+    "context_management": ([],),
     "function_call": ("none", "auto"),
     "functions": ([],),
+    "include": ([], ["reasoning.encrypted_content"]),
     "logprobs": (False,),
     "modalities": (["text"],),
     "moderation": (),
     "n": (1,),
+    "prompt": (),
     "top_logprobs": (0,),
     "web_search_options": (),
 }
@@ -66,13 +74,27 @@ class ChatRequest(BaseModel):
     tool_choice: str | dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
 
+    def place(self, service: Service, request: Request) -> tuple[str | None, Run | None, bool]:
+        """The thread, the run after which the messages come, and whether the thread stays.
+
+        A thread with a name stays always.
+        """
+        return request.headers.get("x-thread-id"), None, False
+
 
 class Refused(Exception):
     """Unsupported request."""
 
-    def __init__(self, param: str, text: str, code: str = "unsupported") -> None:
+    def __init__(
+        self, param: str, text: str, code: str | None = "unsupported", status: int = 400
+    ) -> None:
         super().__init__(text)
-        self.param, self.code = param, code
+        self.param, self.code, self.status = param, code, status
+
+
+def no_model(name: str) -> Refused:
+    """The refusal of an unknown agent."""
+    return Refused("model", f"There is no agent {name!r}.", "model_not_found", 404)
 
 
 def check_fields(body: ChatRequest) -> None:
@@ -91,6 +113,15 @@ def check_fields(body: ChatRequest) -> None:
         raise Refused(name, text)
 
 
+def settings_of(service: Service, body: ChatRequest) -> dict[str, object]:
+    """The settings of a client, see `client_settings`; raises Refused for other settings."""
+    check_fields(body)
+    tools, choice, format_ = tools_of(body), choice_of(body), format_of(body)
+    if body.model not in service.agents:
+        raise no_model(body.model)
+    return client_settings(service.agents[body.model], body.model, tools, choice, format_)
+
+
 def tools_of(body: ChatRequest) -> list[dict[str, object]]:
     """The tools for the model, with `name`, `description`, `parameters`.
 
@@ -99,7 +130,8 @@ def tools_of(body: ChatRequest) -> list[dict[str, object]]:
     """
     tools = []
     for tool in body.tools or ():
-        function = tool.get("function")
+        # The Responses API has the parts of a function in the tool itself.
+        function = tool.get("function", tool)
         if tool.get("type") != "function" or not isinstance(function, Mapping):
             text = f'tools must be of the type "function", got {tool.get("type")!r}.'
             raise Refused("tools", text)
@@ -119,7 +151,7 @@ def choice_of(body: ChatRequest) -> str | None:
     choice = body.tool_choice
     if choice in (None, "none", "auto"):
         return None
-    function = choice.get("function") if isinstance(choice, Mapping) else None
+    function = choice.get("function", choice) if isinstance(choice, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if choice != "required" and not isinstance(name, str):
         text = (
