@@ -9,6 +9,7 @@ UVENV := .venv-uv
 RELEASE := .venv-release
 DEMO := .venv-demo
 NODE := tests/web/node_modules
+CLIENTS := tests/clients/node_modules
 ENGINES := tests/service/engines/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
@@ -61,7 +62,7 @@ RESTATE := $(if $(shell command -v npm 2>/dev/null),$(ENGINES)/.installed)
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test check long slice cases kills crossings mutants submission night prove oldest newest foreign web web-smoke speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
+.PHONY: setup demo test check long slice cases kills crossings mutants submission night prove oldest newest foreign web web-smoke clients clients-smoke speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
 setup: $(STAMP) $(NODE)/.installed $(ENGINES)/.installed
 
 demo: $(DEMO)/.installed
@@ -98,10 +99,10 @@ mutants: $(STAMP)   # a part of the changes that a test has to notice, chosen by
 # What continuous integration runs at each submission, and what a night has the time for: every
 # target to its end, and one table.
 submission:
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then "test COVERAGE=1" long slice --parallel check docs web-smoke
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then "test COVERAGE=1" long slice --parallel check docs web-smoke clients-smoke
 
 night:
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases kills crossings web foreign speed "release ARGS=--rehearsal" mutants
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases kills crossings web clients foreign speed "release ARGS=--rehearsal" mutants
 
 kills: $(STAMP) $(RESTATE)   # 500 workers are killed and 500 are frozen, on each engine and database
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) tests/service/test_kills.py --tier=all \
@@ -120,13 +121,19 @@ FOREIGN_PAGES := '$(PAGE)[docs/howto/mcp.md]' '$(PAGE)[docs/howto/real_model.md]
 foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours
 	$(FOREIGNBIN)/python $(TESTS) --tier=all tests/foreign $(FOREIGN_PAGES) $(ARGS)
 
-web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and clients for JavaScript
+web: $(STAMP) $(NODE)/.installed   # pages in Chromium, and the search of the site
 	$(BIN)/python $(TESTS) --tier=all tests/web --ignore=tests/web/test_speed.py $(ARGS)
 
 SMOKE := tests/web/test_inbox.py tests/web/test_studio.py tests/web/test_chat.py tests/web/test_topology_page.py -k "not postgres"
 
 web-smoke: $(STAMP) $(NODE)/.installed   # inbox, studio, chat and the page of a plan, on SQLite
 	$(BIN)/python $(TESTS) --tier=all $(SMOKE) $(ARGS)
+
+clients: $(STAMP) $(CLIENTS)/.installed   # others' clients against our server and `langgraph dev`
+	$(BIN)/python $(TESTS) --tier=all tests/clients $(ARGS)
+
+clients-smoke: $(STAMP) $(CLIENTS)/.smoke   # a client of each protocol against our server
+	$(BIN)/python $(TESTS) --tier=all tests/clients -k smoke $(ARGS)
 
 speed: $(STAMP)   # the cost of pages with 10,000 threads, in queries, requests and rows
 	$(BIN)/python scripts/run_tests.py $(RERUNS) tests/web/test_speed.py $(ARGS)
@@ -229,6 +236,14 @@ $(NODE)/.installed $(ENGINES)/.installed: %/node_modules/.installed: %/package-l
 	cd $* && npm ci --silent
 	@touch $@
 
+# tests/clients/clients.toml has the versions. The smoke is a part of all.
+NPM := npm install --silent --ignore-scripts --no-audit --no-fund
+$(CLIENTS)/.installed $(CLIENTS)/.smoke: tests/clients/clients.toml tests/clients/package-lock.json | $(STAMP)
+	@command -v npm >/dev/null || { echo "The clients for JavaScript need npm."; exit 2; }
+	PYTHONPATH=tests $(BIN)/python -m clients.bench
+	cd tests/clients && $(NPM) $(if $(findstring .smoke,$@),--omit=dev)
+	@rm -f $(CLIENTS)/.installed && touch $(CLIENTS)/.smoke $@
+
 pages: $(STAMP)   # write docs/checks.md, parts of the skill and the pictures from the code
 	$(BIN)/python scripts/checks_page.py docs/checks.md
 	$(BIN)/python scripts/skill_pages.py
@@ -239,4 +254,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) $(ENGINES) build dist site *.egg-info
+	rm -rf $(VENV) $(DEMO) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) $(ENGINES) $(CLIENTS) build dist site *.egg-info

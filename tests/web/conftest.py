@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from serve.conftest import gate  # noqa: F401  a fixture
-from serve.protocol_desk import protocol_service
 
 from agent_factory.service import Service
 from servers import served
@@ -86,13 +85,6 @@ def database(
 def desk(database: str) -> Iterator[Desk]:
     with open_desk(database) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def protocol_url(database: str) -> Iterator[str]:
-    """A server whose service runs the agents of `protocol_desk`."""
-    with protocol_service(database) as service, served(service) as url:
-        yield url
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-// The calls of agent-chat-ui (an app, not a package), with the hook it uses: node agent_chat_ui.mjs URL CASE
+// The calls of agent-chat-ui (an app, not a package), with the hook it uses.
 //
 // At commit fdc87e65 (2026-07-25) the app
 // - asks GET /info at its start, and reads the last ten states of the thread in its address (fetchStateHistory: true);
@@ -9,7 +9,8 @@
 // - stops by an abort, which ends a run of a decision; joins no run after a reload, and shows what the state has;
 // - reads custom events of the types "ui" and "remove-ui" into `values.ui`.
 import assert from "node:assert/strict";
-import { human, name, open as openPage, texts, url } from "./page.mjs";
+import { run, url } from "./checks.mjs";
+import { human, open as openPage, texts } from "./page.mjs";
 import { useState } from "react";
 import { Client } from "@langchain/langgraph-sdk";
 import { useStream } from "@langchain/langgraph-sdk/react";
@@ -102,7 +103,7 @@ async function review(assistantId = "desk") {
   return page;
 }
 
-const cases = {
+await run({
   async chat() {
     assert.ok((await fetch(`${url}/info`)).ok);
     const page = await open("payer");
@@ -191,7 +192,7 @@ const cases = {
     }
   },
 
-  async two_calls() {
+  async "two calls"() {
     // The form shows the first call alone, and sends one decision: too few for the review.
     const page = await review("twice");
     assert.equal(page.stream.interrupt.value.action_requests.length, 2);
@@ -208,7 +209,7 @@ const cases = {
     again.close();
   },
 
-  async inner_review() {
+  async "inner review"() {
     const page = await review("outer");
     assert.equal(page.stream.interrupt.value.action_requests[0].name, "pay");
     await decide(page, { type: "approve" });
@@ -230,7 +231,7 @@ const cases = {
     page.close();
   },
 
-  async message_instead_of_an_answer() {
+  async "message instead of an answer"() {
     const page = await review();
     await say(page, "Wait");
     await page.until(({ interrupt, isLoading, messages }) =>
@@ -309,7 +310,7 @@ const cases = {
     again.close();
   },
 
-  async branches_of_a_review() {
+  async "branches of a review"() {
     const page = await review();
     const call = () => page.stream.messages[1].id;
     await known(page, 2);
@@ -416,7 +417,4 @@ const cases = {
     assert.equal(status, 404);
     again.close();
   },
-};
-
-await cases[name]();
-process.exit(0); // useStream keeps its connections for a while
+});

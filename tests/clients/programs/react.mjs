@@ -1,7 +1,8 @@
-// What a page does with the newest useStream of LangChain for React: node react_client.mjs URL CASE
+// What a page does with the newest useStream of LangChain for React.
 import assert from "node:assert/strict";
 import { useChannel, useMessageMetadata, useMessages, useStream, useToolCalls } from "@langchain/react";
-import { human, name, open as openPage, texts, url } from "./page.mjs";
+import { run, url } from "./checks.mjs";
+import { human, open as openPage, texts } from "./page.mjs";
 
 const approve = { decisions: [{ type: "approve" }] };
 
@@ -11,7 +12,7 @@ const open = (assistantId, options = {}, more = () => ({})) =>
     return { stream, more: more(stream) };
   });
 
-const cases = {
+await run({
   async chat() {
     const page = await open("echo", {}, (stream) => useChannel(stream, ["messages"]));
     await page.stream.submit(human("Hi"));
@@ -28,7 +29,7 @@ const cases = {
     page.close();
   },
 
-  async tool_calls() {
+  async "tool calls"() {
     const page = await open("payer", {}, (stream) => useChannel(stream, ["custom"]));
     await page.stream.submit(human("Pay"));
     await page.until(({ messages, isLoading }) => messages.length === 4 && !isLoading);
@@ -74,7 +75,7 @@ const cases = {
     page.close();
   },
 
-  async message_instead_of_an_answer() {
+  async "message instead of an answer"() {
     const page = await open("desk");
     await page.stream.submit(human("Pay"));
     await page.until(({ interrupts, isLoading }) => interrupts.length === 1 && !isLoading);
@@ -111,7 +112,7 @@ const cases = {
     [page, unknown, unfit].forEach((each) => each.close());
   },
 
-  async tool_error() {
+  async "tool error"() {
     const page = await open("lender");
     await page.stream.submit(human("Pay"));
     await page.until(({ error, toolCalls }) => error && toolCalls[0]?.status === "error");
@@ -151,7 +152,7 @@ const cases = {
     page.close();
   },
 
-  async edit_and_regenerate() {
+  async "edit and regenerate"() {
     const metadata = (stream) => useMessageMetadata(stream, stream.messages.at(-1)?.id);
     const page = await open("echo", {}, metadata);
     await page.stream.submit(human("One"));
@@ -170,7 +171,7 @@ const cases = {
     page.close();
   },
 
-  async inner_agent() {
+  async "inner agent"() {
     const inner = (stream) => {
       const [graph] = [...stream.subgraphs.values()];
       return { graph, messages: texts(useMessages(stream, graph)), calls: useToolCalls(stream, graph) };
@@ -184,7 +185,4 @@ const cases = {
     await page.shows(["Pay", "", "Paid 5.", "Done."]);
     page.close();
   },
-};
-
-await cases[name]();
-process.exit(0); // useStream keeps its connections for a while
+});

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
 import { JSDOM } from "jsdom";
+import { url } from "./checks.mjs";
 
-export const [url, name] = process.argv.slice(2);
 const { window } = new JSDOM("<main></main>", { url });
 for (const each of ["document", "navigator"]) {
   Object.defineProperty(globalThis, each, { value: window[each], configurable: true });
