@@ -52,10 +52,8 @@ class Assistants(Endpoints):
 
     def change(self, request: Request, body: AssistantChange) -> JsonResponse:
         """Write a new version of an assistant."""
-        id, change = (
-            request.path_params["assistant"],
-            body.model_dump(exclude_unset=True, by_alias=True),
-        )
+        id = request.path_params["assistant"]
+        change = body.model_dump(exclude_unset=True, by_alias=True)
         return JsonResponse(_shown(self._of(request).change(id, **change)))
 
     def delete(self, request: Request) -> Response:

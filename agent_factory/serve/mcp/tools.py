@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain, count
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
@@ -56,11 +57,8 @@ def agents_by_tool(service: Service) -> dict[str, str]:
         # With room for a number within the 128.
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", agent)[:120]
         # Two names may differ only in characters that MCP does not take.
-        number = 2
-        unique = name
-        while unique in tools:
-            unique, number = f"{name}_{number}", number + 1
-        tools[unique] = agent
+        names = chain([name], (f"{name}_{number}" for number in count(2)))
+        tools[next(unique for unique in names if unique not in tools)] = agent
     return tools
 
 
