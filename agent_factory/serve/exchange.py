@@ -193,8 +193,8 @@ class Exchange:
         """Join the last run of the thread: a client has lost its stream, and sends nothing new.
 
         Args:
-            message_id: The id of another attempt, if the run has failed or was cancelled; None
-                makes no attempt.
+            message_id: The id of another attempt, if the run has failed, was cancelled, or is one
+                that `go_back` has left; None makes no attempt.
             options: Options of `Service.submit` for the attempt.
 
         Raises:
@@ -204,7 +204,8 @@ class Exchange:
         if info is None or info.run is None:
             raise HTTPException(422, "messages must have a message of the user, got none.")
         last = self.service.run(info.run, tenant=tenant)
-        if message_id is None or last.status not in ("failed", "cancelled"):
+        is_done = self.fork is None and last.status not in ("failed", "cancelled")
+        if message_id is None or is_done:
             self.runs.append(last)
             return last
         options |= {"message_id": message_id, "checkpoint": self.before.checkpoint}

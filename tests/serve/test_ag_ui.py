@@ -220,6 +220,19 @@ def test_a_conversation_that_was_cut_goes_on_from_there(
     assert len(messages) in lengths
 
 
+def test_another_answer_after_a_tool_does_not_run_the_tool_again(
+    url: str, service: Service
+) -> None:
+    given = body(user("Pay"))
+    *begin, done = snapshot(run(url, "payer", given))
+    again = body(*begin, thread=given["threadId"])
+    *rest, other = snapshot(run(url, "payer", again))
+    assert (rest, other["content"]) == (begin, done["content"])
+    assert other["id"] != done["id"]
+    assert snapshot(run(url, "payer", again)) == [*rest, other]
+    assert len(service.threads.runs(given["threadId"])) == 2
+
+
 def test_a_client_that_comes_back_wants_no_other_answer(url: str, service: Service) -> None:
     given = body(user("One"))
     messages = snapshot(run(url, "echo", given))

@@ -19,6 +19,7 @@ from agent_factory.providers import ending_of
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
 from agent_factory.serve.ag_ui.messages import (
+    asked_again,
     call_results,
     cut_of,
     id_of,
@@ -162,8 +163,8 @@ class _Answer:
             run = exchange.send(inputs, message_id=message_id, **options)
         else:
             # A client without its stream wants no other attempt.
-            asks = bool(body.messages) and body.messages[-1].role == "user"
-            run = exchange.repeat(body.run_id if asks else None, **options)
+            position = asked_again(body.messages, before.messages)
+            run = exchange.repeat(None if position is None else body.run_id, **options)
         # As guards of the agent left them.
         stored = {message.id: message for message in run.messages}
         self.new = [stored.get(message.id, message) for message in new]

@@ -51,7 +51,7 @@ def new_messages(
 
 def cut_of(
     messages: Sequence[types.Message],
-    thread_messages: Iterable[BaseMessage],
+    thread_messages: Sequence[BaseMessage],
     *,
     whole: bool,
     edited: bool,
@@ -74,13 +74,28 @@ def cut_of(
             return asked[message.id].id
     kept = [message.id for message in sent if message.id in asked]
     if len(kept) == len(sent):  # without a new message
-        is_asked = again and sent and messages[-1] is sent[-1]
-        return asked[kept[-1]].id if is_asked else None
+        position = asked_again(messages, thread_messages) if again else None
+        after_tools = thread_messages[position:] if position is not None else ()
+        return next((m.id for m in after_tools if not isinstance(m, ToolMessage)), None)
     if not (kept or whole):
         return None
     # A client may leave out the beginning of a long conversation.
     after = [*asked][[*asked].index(kept[-1]) + 1 :] if kept else [*asked]
     return asked[after[0]].id if after else None
+
+
+def asked_again(
+    messages: Sequence[types.Message], thread_messages: Iterable[BaseMessage]
+) -> int | None:
+    """The position of a client's last message in its thread; None if it wants no answer.
+
+    It wants one if it is a message of the user, or a result of a tool that has run here.
+    """
+    for position, item in enumerate(thread_messages):
+        if messages and id_of(item) == messages[-1].id:
+            ran_here = isinstance(item, ToolMessage) and CLIENT_ID not in item.response_metadata
+            return position if ran_here or isinstance(item, HumanMessage) else None
+    return None
 
 
 def _text(message: types.UserMessage) -> str:
