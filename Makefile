@@ -10,6 +10,7 @@ RELEASE := .venv-release
 DEMO := .venv-demo
 NODE := tests/web/node_modules
 CLIENTS := tests/clients/node_modules
+FRONT_ENDS := tests/clients/front_ends/node_modules
 ENGINES := tests/service/engines/node_modules
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
@@ -62,7 +63,7 @@ RESTATE := $(if $(shell command -v npm 2>/dev/null),$(ENGINES)/.installed)
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test check long slice cases kills crossings mutants submission night prove oldest newest foreign web web-smoke clients clients-smoke speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
+.PHONY: setup demo test check long slice cases kills crossings mutants submission night prove oldest newest foreign web web-smoke clients clients-smoke front-ends speed bench bench-peers bench-full bench-check bench-former docs docs-versions docs-zensical docs-serve release pyright pages link clean
 setup: $(STAMP) $(NODE)/.installed $(ENGINES)/.installed
 
 demo: $(DEMO)/.installed
@@ -99,10 +100,10 @@ mutants: $(STAMP)   # a part of the changes that a test has to notice, chosen by
 # What continuous integration runs at each submission, and what a night has the time for: every
 # target to its end, and one table.
 submission:
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then "test COVERAGE=1" long slice --parallel check docs web-smoke clients-smoke
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then "test COVERAGE=1" long slice --parallel check docs web-smoke
 
 night:
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases kills crossings web clients foreign speed "release ARGS=--rehearsal" mutants
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases kills crossings web clients front-ends foreign speed "release ARGS=--rehearsal" mutants
 
 kills: $(STAMP) $(RESTATE)   # 500 workers are killed and 500 are frozen, on each engine and database
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) tests/service/test_kills.py --tier=all \
@@ -130,10 +131,13 @@ web-smoke: $(STAMP) $(NODE)/.installed   # inbox, studio, chat and the page of a
 	$(BIN)/python $(TESTS) --tier=all $(SMOKE) $(ARGS)
 
 clients: $(STAMP) $(CLIENTS)/.installed   # others' clients against our server and `langgraph dev`
-	$(BIN)/python $(TESTS) --tier=all tests/clients $(ARGS)
+	$(BIN)/python $(TESTS) --tier=all tests/clients/test_clients.py $(ARGS)
 
 clients-smoke: $(STAMP) $(CLIENTS)/.smoke   # a client of each protocol against our server
-	$(BIN)/python $(TESTS) --tier=all tests/clients -k smoke $(ARGS)
+	$(BIN)/python $(TESTS) --tier=all tests/clients/test_clients.py -k smoke $(ARGS)
+
+front-ends: $(STAMP) $(FRONT_ENDS)/.installed   # assistant-ui and CopilotKit, of which each button is pressed
+	$(BIN)/python $(TESTS) --tier=all tests/clients/test_front_ends.py $(ARGS)
 
 speed: $(STAMP)   # the cost of pages with 10,000 threads, in queries, requests and rows
 	$(BIN)/python scripts/run_tests.py $(RERUNS) tests/web/test_speed.py $(ARGS)
@@ -232,7 +236,7 @@ $(UVENV)/.installed:
 	$(call install,$(UVBIN)) 'uv>=0.9,<1'
 	@touch $@
 
-$(NODE)/.installed $(ENGINES)/.installed: %/node_modules/.installed: %/package-lock.json
+$(NODE)/.installed $(FRONT_ENDS)/.installed $(ENGINES)/.installed: %/node_modules/.installed: %/package-lock.json
 	cd $* && npm ci --silent
 	@touch $@
 
@@ -254,4 +258,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) $(ENGINES) $(CLIENTS) build dist site *.egg-info
+	rm -rf $(VENV) $(DEMO) $(BENCH) $(FORMER) $(FOREIGN) $(UVENV) $(RELEASE) .venv-oldest-* .venv-newest-* $(NODE) $(ENGINES) $(CLIENTS) $(FRONT_ENDS) build dist site *.egg-info

@@ -1,0 +1,114 @@
+"""Front ends of others in Chromium: a person presses each button."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from agent_factory.service import Service
+from servers import served
+from web.chat_desk import HELD, add_chat, bookings, go_on
+from web.conftest import browser  # noqa: F401  a fixture
+
+FOLDER = Path(__file__).parent / "front_ends"
+pytestmark = [pytest.mark.long, pytest.mark.night, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The origin of the pages."""
+    folder = tmp_path_factory.mktemp("front_ends")
+    subprocess.run(["npm", "run", "build", "--", f"--outdir={folder}"], cwd=FOLDER, check=True)
+    shutil.copy(FOLDER / "index.html", folder)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(f"sqlite:///{tmp_path_factory.mktemp('chat')}/chat.db") as service:
+        add_chat(service)
+        go_on.clear()
+        yield service
+        go_on.set()
+
+
+@pytest.fixture(scope="module")
+def url(service: Service, site: str) -> Iterator[str]:
+    with served(service, origins=[site]) as url:
+        yield url
+
+
+@pytest.mark.parametrize("name", ["assistant_ui", "copilotkit"])
+def test_each_button(name: str, browser: Browser, site: str, url: str, service: Service) -> None:  # noqa: F811
+    bookings.clear()
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{site}/?page={name}&url={url}/ag-ui/chat%3Fmessages=all")
+
+    def say(text: str) -> None:
+        page.get_by_role("textbox").last.fill(text)
+        page.keyboard.press("Enter")
+
+    def see(text: str) -> None:
+        expect(page.get_by_text(text)).to_be_visible()
+
+    def press(button: str) -> None:
+        page.get_by_role("button", name=button, exact=True).last.click()
+
+    def edit(text: str, now: str) -> None:
+        page.get_by_text(text, exact=True).hover()  # which shows the button in CopilotKit
+        edits = page.get_by_role("button", name="Edit", include_hidden=True)
+        edits.nth(["Hello", "Again"].index(text)).click()
+        page.get_by_label("Edited message").fill(now)
+        press("Save")
+
+    say("Hello")
+    see("Answer 1 to 'Hello'")
+    say("Again")
+    see("Answer 2 to 'Again'")
+    press("Regenerate")
+    see("Answer 3 to 'Again'")
+    edit("Again", "Edited")
+    see("Answer 4 to 'Edited'")
+    edit("Hello", "First")
+    see("Answer 5 to 'First'")
+    say("book lamp")
+    see("Answer 7: Booked lamp.")
+    press("Regenerate")
+    see("Answer 8: Booked lamp.")
+    assert bookings == ["lamp"]
+    say("refund")
+    expect(page.get_by_label("Review")).to_be_visible()
+    page.reload()
+    press("Approve")
+    see("Answer 10: Refunded 40 euros.")
+    say("refund")
+    page.get_by_label("Arguments").fill('{"euros": 25}')
+    press("Approve with changes")
+    see("Answer 12: Refunded 25 euros.")
+    say("refund")
+    press("Reject")
+    see("Answer 14: Too much.")
+    say(HELD)
+    see("Slowly,")
+    page.get_by_role("button").last.click()  # stops
+    say("More")
+    see("Answer 16 to 'More'")
+    messages = service.threads.state(page.url.partition("#")[2]).values["messages"]
+    said = ["First", "book lamp", *["refund"] * 3, HELD, "More"]
+    assert [message.text for message in messages if message.type == "human"] == said
+    assert errors == []
+    page.close()
