@@ -12,11 +12,11 @@ from threading import Thread
 
 import pytest
 from playwright.sync_api import Browser, expect
+from web.chat_desk import HELD, add_chat, bookings, go_on
+from web.conftest import browser  # noqa: F401  a fixture
 
 from agent_factory.service import Service
 from servers import served
-from web.chat_desk import HELD, add_chat, bookings, go_on
-from web.conftest import browser  # noqa: F401  a fixture
 
 FOLDER = Path(__file__).parent / "front_ends"
 pytestmark = [pytest.mark.long, pytest.mark.night, pytest.mark.timeout(600)]
