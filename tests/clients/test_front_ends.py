@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 from web.chat_desk import HELD, add_chat, bookings, go_on
 from web.conftest import browser  # noqa: F401  a fixture
 
@@ -50,6 +50,32 @@ def url(service: Service, site: str) -> Iterator[str]:
         yield url
 
 
+class Person:
+    """A person at a page."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def say(self, text: str) -> None:
+        self.page.get_by_role("textbox").last.fill(text)
+        self.page.keyboard.press("Enter")
+
+    def see(self, text: str) -> None:
+        """See a text, and the end of the run: a message is not taken before."""
+        expect(self.page.get_by_text(text)).to_be_visible()
+        expect(self.page.locator(".busy")).to_have_count(0)
+
+    def press(self, button: str) -> None:
+        self.page.get_by_role("button", name=button, exact=True).last.click()
+
+    def edit(self, text: str, now: str) -> None:
+        self.page.get_by_text(text, exact=True).hover()  # which shows the button in CopilotKit
+        edits = self.page.get_by_role("button", name="Edit", include_hidden=True)
+        edits.nth(["Hello", "Again"].index(text)).click()
+        self.page.get_by_label("Edited message").fill(now)
+        self.press("Save")
+
+
 @pytest.mark.parametrize("name", ["assistant_ui", "copilotkit"])
 def test_each_button(name: str, browser: Browser, site: str, url: str, service: Service) -> None:  # noqa: F811
     bookings.clear()
@@ -57,33 +83,17 @@ def test_each_button(name: str, browser: Browser, site: str, url: str, service: 
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{site}/?page={name}&url={url}/ag-ui/chat%3Fmessages=all")
-
-    def say(text: str) -> None:
-        page.get_by_role("textbox").last.fill(text)
-        page.keyboard.press("Enter")
-
-    def see(text: str) -> None:
-        expect(page.get_by_text(text)).to_be_visible()
-
-    def press(button: str) -> None:
-        page.get_by_role("button", name=button, exact=True).last.click()
-
-    def edit(text: str, now: str) -> None:
-        page.get_by_text(text, exact=True).hover()  # which shows the button in CopilotKit
-        edits = page.get_by_role("button", name="Edit", include_hidden=True)
-        edits.nth(["Hello", "Again"].index(text)).click()
-        page.get_by_label("Edited message").fill(now)
-        press("Save")
-
+    person = Person(page)
+    say, see, press = person.say, person.see, person.press
     say("Hello")
     see("Answer 1 to 'Hello'")
     say("Again")
     see("Answer 2 to 'Again'")
     press("Regenerate")
     see("Answer 3 to 'Again'")
-    edit("Again", "Edited")
+    person.edit("Again", "Edited")
     see("Answer 4 to 'Edited'")
-    edit("Hello", "First")
+    person.edit("Hello", "First")
     see("Answer 5 to 'First'")
     say("book lamp")
     see("Answer 7: Booked lamp.")
@@ -103,8 +113,9 @@ def test_each_button(name: str, browser: Browser, site: str, url: str, service: 
     press("Reject")
     see("Answer 14: Too much.")
     say(HELD)
-    see("Slowly,")
+    expect(page.get_by_text("Slowly,")).to_be_visible()
     page.get_by_role("button").last.click()  # stops
+    expect(page.locator(".busy")).to_have_count(0)
     say("More")
     see("Answer 16 to 'More'")
     messages = service.threads.state(page.url.partition("#")[2]).values["messages"]

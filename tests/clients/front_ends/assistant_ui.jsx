@@ -83,7 +83,7 @@ function Page() {
         <Composer.Root className="composer">
           <Composer.Input aria-label="Message" />
           <Thread.If running={false}><Composer.Send>Send</Composer.Send></Thread.If>
-          <Thread.If running><Composer.Cancel>Stop</Composer.Cancel></Thread.If>
+          <Thread.If running><Composer.Cancel className="busy">Stop</Composer.Cancel></Thread.If>
         </Composer.Root>
       </Thread.Root>
     </AssistantRuntimeProvider>

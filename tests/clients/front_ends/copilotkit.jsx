@@ -49,6 +49,7 @@ function Chat() {
           <button>Save</button>
         </form>
       )}
+      {agent.isRunning && <i className="busy" />}
       <CopilotChat agentId="chat" threadId={threadId} messageView={messageView} />
     </>
   );
