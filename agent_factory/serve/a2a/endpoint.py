@@ -115,8 +115,9 @@ def endpoint_of(service: Service) -> Callable[[Request], Awaitable[Response]]:
             return refusal(kind(error.detail))
         params = body.get("params", {}) if isinstance(body, dict) else {}
         state = params.get("status") if isinstance(params, dict) else "params"
-        # The SDK would take another text for no state, and find tasks of all states.
-        if state not in (None, *TaskState.keys(), *TaskState.values()):
+        # The SDK would take another text for no state, and find tasks of all states. The client for
+        # JavaScript 1.3 sends "UNRECOGNIZED" for none.
+        if state not in (None, "UNRECOGNIZED", *TaskState.keys(), *TaskState.values()):
             names = ", ".join(TaskState.keys())
             text = f"params must be an object, with a status of {names} if there is one."
             return refusal(InvalidParamsError(text), body.get("id"))
