@@ -121,7 +121,7 @@ GOALS_OF_LINES = {
     "providers": (960, 996),
     "review": (2844, 3622),
     "runtime": (5926, 6960),
-    "serve": (10613, 11638),
+    "serve": (10613, 12020),
     "service": (10900, 12583),
     "state": (1476, 1625),
     "structured_output": (986, 1177),
