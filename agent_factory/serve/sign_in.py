@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,8 +19,9 @@ def sign_in(request: Request) -> str:
     """The header `WWW-Authenticate` of a refused request."""
     if not request.app.state.authorization_servers:
         return "Bearer"
-    place = f"{str(request.base_url).rstrip('/')}{METADATA}{request.scope['path']}"
-    return f'Bearer resource_metadata="{place}"'
+    # Quoted: a path may have characters that a header may not have.
+    path = quote(request.scope["path"].removeprefix(request.scope.get("root_path", "")))
+    return f'Bearer resource_metadata="{str(request.base_url).rstrip("/")}{METADATA}{path}"'
 
 
 def sign_in_routes(authorization_servers: Collection[str]) -> list[Route]:
@@ -27,13 +29,8 @@ def sign_in_routes(authorization_servers: Collection[str]) -> list[Route]:
 
     async def metadata(request: Request) -> Response:
         resource = f"{request.base_url}{request.path_params.get('path', '')}"
-        return JsonResponse(
-            {
-                "resource": resource,
-                "authorization_servers": [*authorization_servers],
-                "bearer_methods_supported": ["header"],
-            }
-        )
+        shown = {"resource": resource, "authorization_servers": [*authorization_servers]}
+        return JsonResponse({**shown, "bearer_methods_supported": ["header"]})
 
     paths = (METADATA, f"{METADATA}/{{path:path}}") if authorization_servers else ()
     return [Route(path, metadata) for path in paths]

@@ -167,7 +167,7 @@ class CallStream:
         try:
             run, *others = json.loads(event)
             return cls(Exchange.about(service, request, None, str(run), "mcp"), *others)
-        except (TypeError, ValueError) as error:
+        except (RecursionError, TypeError, ValueError) as error:
             raise HTTPException(
                 400, f"Last-Event-ID is not of an event: {event!r:.100}."
             ) from error
