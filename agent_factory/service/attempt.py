@@ -96,7 +96,7 @@ class RunAttempt:
         self._options: dict[str, object] = {
             "durability": "sync",  # an answer of the model is stored before its tools run
             "stream_mode": self._recorder.all_modes,
-            "subgraphs": True,
+            "subgraphs": message.subgraphs or agent.decisions,
             "version": "v2",
         }
         if message.context is not None:

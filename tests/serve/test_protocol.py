@@ -588,6 +588,10 @@ def test_messages_of_an_agent_inside_are_streamed(remote: Remote, thread: Any) -
     assert [(message["content"], about["langgraph_node"]) for message, about in parts] == [
         ("You said: Hi", "inner")
     ]
+    # With the metadata of their node, by which pages know its step.
+    ((_, about),) = parts
+    assert (about["langgraph_step"], about["langgraph_triggers"]) == (4, ["branch:to:inner"])
+    assert about["langgraph_checkpoint_ns"].startswith("inner:")
 
 
 # As a node of a graph
