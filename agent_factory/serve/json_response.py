@@ -9,7 +9,6 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from langgraph.types import Interrupt
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -97,9 +96,6 @@ def selected(data: Mapping[str, Any], names: Collection[str] | None) -> dict[str
 def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump()
-    # Before dataclasses: the `response_schema` of an interrupt may be a class.
-    if isinstance(value, Interrupt):
-        return {"value": value.value, "id": value.id}
     if is_dataclass(value) and not isinstance(value, type):
         # Not `asdict`: json.dumps asks again for inner values.
         return {field.name: getattr(value, field.name) for field in fields(value)}

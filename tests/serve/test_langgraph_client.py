@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import fields
 from itertools import pairwise
 from threading import Event
 from typing import Any
@@ -11,6 +12,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from langgraph.types import Interrupt
 from langgraph_sdk import get_sync_client
 
 from agent_factory.service import Run, Service
@@ -130,7 +132,11 @@ def test_all_modes_of_a_stream(client: Any, thread: str) -> None:
 def test_custom_events_and_the_second_version_of_streams(client: Any, thread: str) -> None:
     """A stream ends with the question for which the thread waits."""
     *_, last = client.runs.stream(thread, "desk", input=HI, stream_mode="values")
-    assert last.data["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "pay"
+    (asked,) = last.data["__interrupt__"]
+    assert asked["value"]["action_requests"][0]["name"] == "pay"
+    assert asked.keys() == {field.name for field in fields(Interrupt)}
+    assert asked["response_schema"]
+    assert [asked] == client.threads.get_state(thread)["interrupts"]
     stream = client.runs.stream(
         thread, "desk", command=APPROVE, stream_mode=["custom", "values"], version="v2"
     )
