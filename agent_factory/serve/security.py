@@ -1,10 +1,9 @@
-"""Protection of each route of the server: headers, limits, and tokens of forms."""
+"""Protection of each route of the server: headers, limits, and the site of a request."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import time
 from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -168,7 +167,7 @@ def network_of(address: str) -> str:
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds headers, and the cookie of `csrf_token`, to all responses."""
+    """ASGI middleware that adds headers to all responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -177,7 +176,6 @@ class SecurityHeaders:
         """Serve one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        state = scope.setdefault("state", {})
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -189,9 +187,6 @@ class SecurityHeaders:
                 if scope["scheme"] == "https":
                     # Browsers ignore this header over http (RFC 6797).
                     headers.setdefault("Strict-Transport-Security", "max-age=31536000")
-                if "csrf_cookie" in state:
-                    # Appended, since an endpoint may set other cookies.
-                    headers.append("Set-Cookie", state["csrf_cookie"])
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
@@ -240,7 +235,7 @@ class RequestGuard:
                 await self._addresses.check(network_of(scope["client"][0]))
             query = QueryParams(scope["query_string"])
             if scope["method"] not in _SAFE_METHODS or not _CHANGES.isdisjoint(query):
-                self._check_site(Headers(scope=scope))
+                check_site(Headers(scope=scope), self._origins)
             await self._app(scope, receive_within_limit, note_start)
         except ClientDisconnect:
             pass  # nobody reads an answer
@@ -250,62 +245,47 @@ class RequestGuard:
                 raise  # the server closes the connection, and the client sees the cut
             await response(scope, receive, send)
 
-    def _check_site(self, headers: Headers) -> None:
-        """Refuse a request that a page of another site makes a browser send.
 
-        Browsers name the origin, and pages cannot change the headers: `Sec-Fetch-Site` over https
-        and on the own machine, `Origin` everywhere. Other clients send neither.
-        """
-        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        if origin in self._origins or site in ("same-origin", "none"):
-            return
-        # Without the scheme: a proxy may end https.
-        if site is not None or (
-            origin is not None and origin.partition("://")[2] != headers.get("host")
-        ):
-            raise HTTPException(
-                403,
-                "This request is from a page of another site. To allow that site, the server needs "
-                "--origin.",
-            )
+def check_site(headers: Headers, origins: Collection[str] = ()) -> None:
+    """Refuse a request that a page of another site makes a browser send.
 
+    Browsers name the origin, and pages cannot change the headers: `Sec-Fetch-Site` over https and
+    on the own machine, `Origin` everywhere. Other clients send neither.
 
-# Forms
+    Args:
+        origins: Other origins whose pages may make requests.
 
-
-def csrf_token(request: Request) -> str:
-    """The token for the field `csrf_token` of a form.
-
-    The browser gets the same token in a cookie, with the response to this request.
-
-    >>> request = Request({"type": "http", "scheme": "http", "headers": []})
-    >>> token = csrf_token(request)
-    >>> token == csrf_token(request)
-    True
+    Raises:
+        HTTPException: 403 for a request of another site.
     """
-    name, secure = _csrf_cookie(request)
-    # The same for all pages of a browser, since several may be open.
-    token = request.cookies.get(name) or getattr(request.state, "csrf_token", "")
-    # All forms of a page have the token of one cookie.
-    if not token:
-        token = request.state.csrf_token = secrets.token_urlsafe(32)
-        # HttpOnly: no script has to read the cookie, since forms have the token.
-        request.state.csrf_cookie = f"{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"
-    return str(token)
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if origin in origins or site in ("same-origin", "none"):
+        return
+    # Without the scheme: a proxy may end https.
+    if site is not None or (
+        origin is not None and origin.partition("://")[2] != headers.get("host")
+    ):
+        raise HTTPException(
+            403,
+            "This request is from a page of another site. To allow that site, the server needs "
+            "--origin.",
+        )
 
 
 async def read_form(request: Request) -> FormData:
     """The fields of a form from a page of this server.
 
     Raises:
-        HTTPException: 415 if the body is not a form. 403 if the token is not that of the browser.
-            422 with more than 1,000 fields, or with a field that no database stores.
+        HTTPException: 403 for a form of another site, see `check_site`. 415 if the body is not a
+            form. 422 with more than 1,000 fields, or with a field that no database stores.
     """
+    # No other site, also none that may make other requests.
+    check_site(request.headers)
     kind = request.headers.get("content-type", "").partition(";")[0]
-    if kind.strip().lower() != _FORM:
-        raise HTTPException(415, f"Send a form as {_FORM}, not as {kind!r}.")
     # Not `request.form()`, which needs python-multipart.
     text = (await request.body()).decode(errors="replace")
+    if text and kind.strip().lower() != _FORM:
+        raise HTTPException(415, f"Send a form as {_FORM}, not as {kind!r}.")
     try:
         # With blank values: an emptied argument is not absent.
         fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
@@ -314,18 +294,4 @@ async def read_form(request: Request) -> FormData:
     for name, value in fields:
         if reason := text_fault(name) or text_fault(value):
             raise HTTPException(422, f"{place_of([name])} {reason}")
-    form = FormData([*fields])
-    expected = request.cookies.get(_csrf_cookie(request)[0], "")
-    token = str(form.get("csrf_token", ""))
-    # As bytes, because `compare_digest` takes no text beyond ASCII.
-    if not expected or not secrets.compare_digest(expected.encode(), token.encode()):
-        raise HTTPException(403, "The form is out of date. Load the page again, and send it again.")
-    return form
-
-
-def _csrf_cookie(request: Request) -> tuple[str, str]:
-    """The name of the cookie, and attributes for https."""
-    if request.scope["scheme"] == "https":
-        # No other host of the domain can set a cookie of such a name.
-        return "__Host-agent_factory_csrf", "; Secure"
-    return "agent_factory_csrf", ""
+    return FormData([*fields])

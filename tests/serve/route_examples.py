@@ -310,10 +310,7 @@ def examples(app: Starlette) -> Iterator[tuple[str, str, Any]]:
 def send(
     client: TestClient, method: str, path: str, body: Any, headers: Mapping[str, str] | None = None
 ) -> Any:
-    """The response to an example.
-
-    A form is sent with the token of its cookie. Of endless streams, the first parts are read.
-    """
+    """The response to an example; of endless streams, the first parts."""
     options: dict[str, Any] = {"headers": headers, "follow_redirects": False}
     if isinstance(body, Sent):
         options["headers"] = {**body.headers, **(headers or {})}
@@ -321,7 +318,7 @@ def send(
     if isinstance(body, str):
         path += body
     elif isinstance(body, Form):
-        options["data"] = {"csrf_token": client.cookies["agent_factory_csrf"], **body.fields}
+        options["data"] = body.fields
     elif body is not None:
         options["json"] = body
     if not re.fullmatch(r"/.*/events|/threads/[^/]+/stream", path.partition("?")[0]):

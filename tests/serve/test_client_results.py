@@ -15,7 +15,6 @@ from starlette.testclient import TestClient
 from agent_factory.serve import Principal, create_app
 from agent_factory.service import Run, Service, Wait
 from serve.agents import chat_service
-from serve.forms import send
 from tables import each
 
 CALL = {"name": "clock", "arguments": "{}"}
@@ -84,7 +83,8 @@ def by_openai(client: TestClient, wait: Wait) -> Any:
 
 
 def by_page(client: TestClient, wait: Wait) -> Any:
-    return send(client, f"/inbox/{wait.id}/decision", decision="respond", message="Noon")
+    form = {"decision": "respond", "message": "Noon"}
+    return client.post(f"/inbox/{wait.id}/decision", data=form)
 
 
 WAYS = [by_resume, by_protocol, by_ag_ui, by_openai, by_page]

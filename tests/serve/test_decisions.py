@@ -25,7 +25,6 @@ from agent_factory.cli.app import app
 from agent_factory.serve.errors import in_json_words
 from agent_factory.service import Service
 from samples import combinations
-from serve.forms import send
 from serve.refund_desk import MISTAKES, OUTCOMES, RAN, Mode, make_desk, make_service
 from serve.route_examples import AG_UI, a2a, mcp, said
 from service.stored import backend_of
@@ -229,7 +228,7 @@ class Form(Way):
             arguments = {} if action is None else action.get("args", {})
             fields |= {f"arg.{name}": str(value) for name, value in arguments.items()}
             page = f"/inbox/{self.wait.id}"
-            answer = send(client, f"{page}/decision", page, **fields)
+            answer = client.post(f"{page}/decision", data=fields)
         if answer.status_code == 303:
             return None
         problem = re.findall(r'class="problem"[^>]*>([^<]+)<', answer.text)

@@ -23,7 +23,6 @@ from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.service import Service
 from agent_factory.service.waits import Wait
 from agent_factory.testing import ScriptedChatModel
-from serve.forms import send
 from tables import each
 
 ARGS: dict[str, Any] = {"order": "A1", "euros": 40, "parts": ["lid"], "note": "x\ny", "free": False}
@@ -114,8 +113,8 @@ class Desk:
     def get(self, path: str, user: str = "ann") -> str:
         return self.client.get(path, headers={"x-user": user}).text
 
-    def send(self, path: str, page: str = "/studio", **fields: Any) -> Any:
-        return send(self.client, path, page, **fields)
+    def send(self, path: str, **fields: Any) -> Any:
+        return self.client.post(path, data=fields)
 
     def asks(self, agent: str = "desk") -> Wait:
         """Start a run that waits for a decision."""
@@ -218,7 +217,7 @@ def test_later_calls_are_approved_and_revoked(desk: Desk) -> None:
     (approval,) = desk.service.approvals(tenant="acme")
     assert (approval.by, approval.thread) == ("ann", wait.thread_id)
     path = f"/inbox/approvals/{approval.id}/revoke"
-    assert desk.send(path, page="/inbox/approvals").status_code == 200
+    assert desk.send(path).status_code == 200
     assert not desk.service.approvals(tenant="acme")
 
 
@@ -339,8 +338,8 @@ def test_messages_that_are_held_are_shown_with_the_thread_and_the_review(desk: D
     paths = (f"/inbox/{wait.id}", f"/inbox/{wait.id}/held", page, f"{page}/held")
     newest = next(iter(desk.service.threads.history(wait.thread_id)))
     first = newest.config["configurable"]["checkpoint_id"]
-    desk.send(f"{page}/messages", page, text="Wait, do not refund", waiting="queue")
-    desk.send(f"{page}/messages", page, text="Or this", checkpoint=first, waiting="queue")
+    desk.send(f"{page}/messages", text="Wait, do not refund", waiting="queue")
+    desk.send(f"{page}/messages", text="Or this", checkpoint=first, waiting="queue")
     for path in paths:
         shown = desk.get(path)
         assert "Wait, do not refund" in shown
@@ -355,17 +354,17 @@ def test_a_message_that_is_sent_now_withdraws_the_question(desk: Desk) -> None:
     wait = desk.asks()
     page = f"/studio/threads/{wait.thread_id}"
     assert 'value="queue" checked' in desk.get(page)
-    desk.send(f"{page}/messages", page, text="Do not refund", waiting="interrupt")
+    desk.send(f"{page}/messages", text="Do not refund", waiting="interrupt")
     decided = desk.inbox.get(wait.id)
     assert (decided.decision, decided.decided_by) == ({"type": "cancel"}, "ann")
     assert "Withdrawn" in desk.get(f"/inbox/{wait.id}")
     assert "withdrew the question about" in desk.get(f"/inbox/audit?thread={wait.thread_id}")
     later = f"/studio/threads/{desk.asks().thread_id}"
-    answer = desk.send(f"{later}/messages", later, text="Hi", waiting="never")
+    answer = desk.send(f"{later}/messages", text="Hi", waiting="never")
     assert (answer.status_code, "waiting" in answer.text) == (422, True)
     page = f"/studio/threads/{desk.asks('office').thread_id}"
     assert "takes no message before the decision" in desk.get(page)
-    answer = desk.send(f"{page}/messages", page, text="Hi")
+    answer = desk.send(f"{page}/messages", text="Hi")
     assert (answer.status_code, "waits for a decision" in answer.text) == (409, True)
 
 
@@ -414,7 +413,7 @@ def test_a_failure_is_a_page_or_a_part_of_one(desk: Desk, monkeypatch: pytest.Mo
 
 def test_a_thread_is_begun_and_written_to(desk: Desk) -> None:
     fields = {"agent": "desk", "text": "Refund it, please"}
-    shown = desk.send("/studio/threads", page="/studio", **fields)
+    shown = desk.send("/studio/threads", **fields)
     thread = shown.url.path.removeprefix("/studio/threads/")
     desk.service.threads.get(thread, tenant="acme")
     page = f"/studio/threads/{thread}"
@@ -424,7 +423,7 @@ def test_a_thread_is_begun_and_written_to(desk: Desk) -> None:
     assert until_waiting.thread_id == thread
     assert "Refund it, please" in desk.get(page)
     assert desk.get("/studio?text=please").count("Refund it, please") == 1
-    assert desk.send(f"{page}/cancel", page=page).status_code == 200
+    assert desk.send(f"{page}/cancel").status_code == 200
     assert desk.client.get("/studio/agents/desk").status_code == 200
     rules = desk.get("/studio/agents/desk/policy")
     assert "may be remembered" in rules
@@ -497,7 +496,7 @@ def test_the_audit_says_of_claims_and_approvals_which_calls_they_were_about(desk
     desk.decide(wait, **fields)
     desk.result_of(wait)
     (approval,) = desk.service.approvals(tenant="acme")
-    desk.send(f"/inbox/approvals/{approval.id}/revoke", page="/inbox/approvals")
+    desk.send(f"/inbox/approvals/{approval.id}/revoke")
     html = desk.get(f"/inbox/audit?thread={wait.thread_id}")
     rows = re.findall(r"<tr>\n<td>.*?</tr>", html, re.DOTALL)
     folded = r"<details>.*?</details>"

@@ -535,7 +535,7 @@ def test_a_long_body_is_read_like_a_short_one(http: TestClient) -> None:
 def test_a_form_that_no_database_stores(http: TestClient, text: str) -> None:
     answer = http.post(
         "/studio/threads",
-        content=f"csrf_token=token&agent=echo&text={text}",
+        content=f"agent=echo&text={text}",
         headers={"Content-Type": "application/x-www-form-urlencoded"},
     )
     assert (answer.status_code, "text must not have" in answer.text) == (422, True), answer.text

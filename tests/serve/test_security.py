@@ -28,7 +28,6 @@ from agent_factory.serve.security import (
     RateLimiter,
     RequestGuard,
     SecurityHeaders,
-    csrf_token,
     read_form,
 )
 from agent_factory.service import Service, ServiceThreads
@@ -186,56 +185,31 @@ def test_a_site_that_is_allowed(client_of: Callable[..., TestClient]) -> None:
 
 @pytest.fixture
 def forms() -> Starlette:
-    async def page(request: Request) -> Response:
-        return PlainTextResponse(f"{csrf_token(request)} {csrf_token(request)}")
-
     async def send(request: Request) -> Response:
         return PlainTextResponse((await read_form(request))["answer"])
 
-    routes = [Route("/", page), Route("/", send, methods=["POST"])]
-    return Starlette(routes=routes, middleware=[Middleware(SecurityHeaders)])
+    return Starlette(routes=[Route("/", send, methods=["POST"])])
 
 
-def test_a_form_with_its_token(forms: Starlette) -> None:
-    client = TestClient(forms)
-    first = client.get("/")
-    token, again = first.text.split(" ")
-    assert token == again
-    assert len(token) > 40
-    assert first.headers["set-cookie"] == (
-        f"agent_factory_csrf={token}; Path=/; HttpOnly; SameSite=Strict"
-    )
-    second = client.get("/")
-    assert second.text == first.text
-    assert "set-cookie" not in second.headers
-    assert client.post("/", data={"csrf_token": token, "answer": "é"}).text == "é"
-    client = TestClient(forms, "https://desk.example")  # whose cookie belongs to this host
-    cookie = client.get("/").headers["set-cookie"]
-    assert cookie.startswith("__Host-agent_factory_csrf=")
-    assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict; Secure")
-    token = client.get("/").text.split(" ")[0]
-    assert client.post("/", data={"csrf_token": token, "answer": "yes"}).text == "yes"
+def test_a_form_of_another_site(forms: Starlette) -> None:
+    client = TestClient(forms, "http://desk.example")
+    for headers in ({}, OWN):
+        assert client.post("/", data={"answer": "é"}, headers=headers).text == "é"
+    assert client.post("/", data={"answer": "yes"}, headers=EVIL).status_code == 403
 
 
-@each(
-    "cookie, given, status",
-    [("abc", "abd", 403), ("abc", None, 403), ("", "", 403), (None, "abc", 403), ("abc", "é", 403)],
-)
-def test_a_form_without_its_token(
-    forms: Starlette, cookie: str | None, given: str | None, status: int
-) -> None:
-    client = TestClient(forms)
-    if cookie is not None:
-        client.cookies.set("agent_factory_csrf", cookie)
-    data = {"answer": "yes", **({} if given is None else {"csrf_token": given})}
-    assert client.post("/", data=data).status_code == status
+def test_a_form_of_a_site_that_may_make_requests(client_of: Callable[..., TestClient]) -> None:
+    client = client_of(origins=["https://chat.example"])
+    chat = {"Origin": "https://chat.example", "Sec-Fetch-Site": "cross-site"}
+    form = {"agent": "desk", "text": "Hello"}
+    assert client.post("/studio/threads", data=form, headers=chat).status_code == 403
+    assert client.post("/studio/threads", data=form, headers=OWN).status_code == 200
 
 
 def test_what_is_not_a_form(forms: Starlette) -> None:
     client = TestClient(forms)
-    client.cookies.set("agent_factory_csrf", "abc")
-    assert client.post("/", json={"csrf_token": "abc"}).status_code == 415
-    many = {"csrf_token": "abc", **{str(number): "x" for number in range(1000)}}
+    assert client.post("/", json={"answer": "abc"}).status_code == 415
+    many = {str(number): "x" for number in range(1001)}
     assert client.post("/", data=many).status_code == 422
 
 

@@ -311,7 +311,6 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         form = {"agent": agents[0] if agents else "", "text": "Hello"}
         pages.append(client.get("/studio").text)
         if form["agent"]:
-            form["csrf_token"] = client.cookies["agent_factory_csrf"]
             pages.append(client.post("/studio/threads", data=form).text)
 
     monkeypatch.setattr(uvicorn, "run", run_server)

@@ -26,7 +26,7 @@ from agent_factory.serve.pages.attachments import LIMIT
 from agent_factory.serve.pages.conversation import in_one_line
 from agent_factory.serve.pages.markdown import leads_elsewhere, markdown
 from agent_factory.serve.pages.thread_rows import decider_of
-from agent_factory.serve.security import csrf_token, read_form
+from agent_factory.serve.security import read_form
 from agent_factory.topology.render import html, palette
 
 Values = dict[str, Any]
@@ -64,7 +64,6 @@ def page(request: Request, template: str, *, status: int = 200, **values: object
         "path": request.url.path,
         "doors": request.app.state.doors,
         "is_partial": is_partial(request),
-        "csrf_token": csrf_token(request),
     }
     # A script shows any content; to a browser, another status is an error.
     status = 200 if context["is_partial"] else status
