@@ -100,7 +100,7 @@ mutants: $(STAMP)   # a part of the changes that a test has to notice, chosen by
 # What continuous integration runs at each submission, and what a night has the time for: every
 # target to its end, and one table.
 submission:
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then "test COVERAGE=1" long slice --parallel check docs web-smoke
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then "test COVERAGE=1" long slice --parallel check docs web-smoke clients-smoke
 
 night:
 	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases kills crossings web clients front-ends foreign speed "release ARGS=--rehearsal" mutants

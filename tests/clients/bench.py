@@ -230,8 +230,10 @@ def running(command: Sequence[object], folder: Path, env: Mapping[str, str]) -> 
         until(lambda: process.poll() is not None or answers(url))
         assert process.poll() is None, log.read_text()
         yield url
-        process.terminate()  # uv passes it on to the server
-        process.wait()
+        # Else killed: a worker would wait for the model of a cancelled run.
+        if command[0] == UV:  # which passes the signal on to the server
+            process.terminate()
+            process.wait()
 
 
 def answers(url: str) -> bool:
