@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.types import StateSnapshot
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -150,8 +151,8 @@ class Exchange:
             HTTPException: 422 if the thread has begun with the message.
         """
         place = None
-        for state in self.service.threads.history(str(self.thread), tenant=self.principal.tenant):
-            if any(message.id == message_id for message in state.values.get("messages", ())):
+        for state in self._history():
+            if any(message.id == message_id for message in messages_in(state.values)):
                 continue
             place = state
             # In this state, another input is about to be read.
@@ -160,6 +161,20 @@ class Exchange:
         if place is None:
             text = f"thread {self.thread!r} has begun with message {message_id!r}, which stays."
             raise HTTPException(422, text)
+        self._fork(place)
+
+    def return_to(self, message_id: str) -> bool:
+        """Let `before` be the thread where a message was the last; False if there was none such."""
+        for state in self._history():
+            if message_id in [message.id for message in messages_in(state.values)[-1:]]:
+                self._fork(state)
+                return True
+        return False
+
+    def _history(self) -> Iterator[StateSnapshot]:
+        return self.service.threads.history(str(self.thread), tenant=self.principal.tenant)
+
+    def _fork(self, place: StateSnapshot) -> None:
         self.fork = place.config["configurable"]["checkpoint_id"]
         self.before = replace(self.before, values=place.values, checkpoint=self.fork)
 

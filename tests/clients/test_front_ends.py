@@ -123,3 +123,28 @@ def test_each_button(name: str, browser: Browser, site: str, url: str, service: 
     assert [message.text for message in messages if message.type == "human"] == said
     assert errors == []
     page.close()
+
+
+def test_a_message_after_an_earlier_answer(
+    browser: Browser,  # noqa: F811
+    site: str,
+    url: str,
+    service: Service,
+) -> None:
+    page = browser.new_page()
+    page.goto(f"{site}/?page=assistant_ui&url={url}/ag-ui/chat%3Fmessages=all")
+    person = Person(page)
+    person.say("Hello")
+    person.see("Answer 1 to 'Hello'")
+    person.press("Regenerate")
+    person.see("Answer 2 to 'Hello'")
+    person.press("Previous")
+    person.say("More")
+    person.see("Answer 3 to 'More'")
+    messages = service.threads.state(page.url.partition("#")[2]).values["messages"]
+    assert [message.text.split(" with")[0] for message in messages][:3] == [
+        "Hello",
+        "Answer 1 to 'Hello'",
+        "More",
+    ]
+    page.close()

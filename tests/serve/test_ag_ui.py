@@ -233,6 +233,27 @@ def test_another_answer_after_a_tool_does_not_run_the_tool_again(
     assert len(service.threads.runs(given["threadId"])) == 2
 
 
+def test_a_message_after_an_earlier_answer_goes_on_from_that_answer(
+    url: str, service: Service
+) -> None:
+    """With its calls and results; the answer that came later stays in the history."""
+    asked = user("Pay")
+    given = body(asked)
+    thread = given["threadId"]
+    first = snapshot(run(url, "payer", given))
+    other = snapshot(run(url, "payer", body(asked, thread=thread)))
+    assert not {one["id"] for one in first[1:]} & {one["id"] for one in other[1:]}
+    request = body(*first, user("More"), thread=thread)
+    shown = snapshot(run(url, "payer", request))
+    assert shown[: len(first) + 1] == request["messages"]
+    assert snapshot(run(url, "payer", request)) == shown
+    assert len(service.threads.runs(thread)) == 3
+    # A client's own answer, which the thread never had, is added.
+    greeting = {"id": uuid4().hex, "role": "assistant", "content": "Welcome!"}
+    added = snapshot(run(url, "payer", body(*shown, greeting, user("Hi"), thread=thread)))
+    assert [one["content"] for one in added[len(shown) :]][:2] == ["Welcome!", "Hi"]
+
+
 def test_a_client_that_comes_back_wants_no_other_answer(url: str, service: Service) -> None:
     given = body(user("One"))
     messages = snapshot(run(url, "echo", given))

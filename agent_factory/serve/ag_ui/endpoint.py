@@ -19,6 +19,7 @@ from agent_factory.providers import ending_of
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
 from agent_factory.serve.ag_ui.messages import (
+    answered,
     asked_again,
     call_results,
     cut_of,
@@ -109,6 +110,10 @@ class _Answer:
         has_seen = not comes_back and last.metadata.get(_RUN_ID) != body.run_id
         edited, again = has_seen and last.status in ENDED, has_seen and last.status == "done"
         messages, stored = body.messages, exchange.before.messages
+        # A page shows an earlier version of an answer, which the thread has left.
+        answer = answered(messages)
+        if answer and answer not in map(id_of, stored) and exchange.return_to(answer):
+            return
         cut = cut_of(messages, stored, whole=whole, edited=edited, again=again)
         if cut is not None:
             exchange.go_back(cut)

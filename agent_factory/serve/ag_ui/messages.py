@@ -49,6 +49,14 @@ def new_messages(
     return new
 
 
+def answered(messages: Sequence[types.Message]) -> str | None:
+    """The id of the message of an agent or a tool to which a user's new message is the next."""
+    if not (messages and isinstance(messages[-1], types.UserMessage)):
+        return None
+    of_agent = (types.AssistantMessage, types.ToolMessage)
+    return next((each.id for each in reversed(messages) if isinstance(each, of_agent)), None)
+
+
 def cut_of(
     messages: Sequence[types.Message],
     thread_messages: Sequence[BaseMessage],
