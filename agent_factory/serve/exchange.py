@@ -287,11 +287,13 @@ class Exchange:
     async def follow(self, after: str | None = None) -> AsyncIterator[dict[str, Any]]:
         """Parts of the streams until a run pauses or the last has ended; then `outcome` is set.
 
-        A run goes on where somebody decides just when it pauses.
+        Without a run, the exchange is done. A run goes on where somebody decides just when it
+        pauses.
 
         Args:
             after: The id of the part with which an earlier stream has ended.
         """
+        self.outcome = None if self.runs else Outcome("done")
         for run in self.runs:
             self.outcome = outcome = None
             while outcome is None:

@@ -445,8 +445,18 @@ def test_content_of_many_kinds(url: str, service: Service) -> None:
     assert [block["type"] for block in message.content_blocks] == ["text", "image", "file", "audio"]
 
 
+def test_a_page_reads_a_thread_that_has_not_begun(url: str, service: Service) -> None:
+    given = body()
+    events = run(url, "echo", given)
+    assert types(events) == ["RUN_STARTED", *END]
+    assert (snapshot(events), events[-1]["outcome"]) == ([], {"type": "success"})
+    assert service.threads.count(ids=[given["threadId"]]) == 0
+    service.threads.create(given["threadId"], agent="echo", tenant="acme")
+    assert types(run(url, "echo", given)) == types(events)
+
+
 def test_what_is_refused(url: str) -> None:
-    assert refused(url, "echo", body())[0] == 422
+    assert refused(url, "echo", body({"id": "t", "role": "reasoning", "content": "Hm."}))[0] == 422
     assert refused(url, "echo", {})[0] == 422
     assert refused(url, "echo", body(user("Hi"), forwardedProps=[1]))[0] == 422
     assert refused(url, "ehco", body(user("Hi")))[0] == 404

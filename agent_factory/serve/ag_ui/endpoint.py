@@ -149,6 +149,8 @@ class _Answer:
                 "waits for an answer to its interrupts, so the message was not taken.",
                 "Send resume, with an entry for each of them; the message may come with it.",
             )
+        if not body.messages and (before.info is None or before.info.run is None):
+            return  # a page reads a thread that has not begun
         context = [entry.model_dump() for entry in body.context or ()]
         configurable = {**({"ag_ui_context": context} if context else {}), **settings}
         takes_context = graph.get_context_jsonschema() is not None

@@ -28,6 +28,8 @@ await run({
 
   async turns() {
     const agent = open("desk");
+    await agent.runAgent();
+    assert.deepEqual(texts(agent), [], "a thread that has not begun is read, too");
     say(agent, "One");
     await agent.runAgent();
     say(agent, "Two");
