@@ -136,7 +136,7 @@ clients: $(STAMP) $(CLIENTS)/.installed   # others' clients against our server a
 clients-smoke: $(STAMP) $(CLIENTS)/.smoke   # a client of each protocol against our server
 	$(BIN)/python $(TESTS) --tier=all tests/clients/test_clients.py -k smoke $(ARGS)
 
-front-ends: $(STAMP) $(FRONT_ENDS)/.installed   # assistant-ui and CopilotKit, of which each button is pressed
+front-ends: $(STAMP) $(CLIENTS)/.installed $(FRONT_ENDS)/.installed   # assistant-ui and CopilotKit, of which each button is pressed
 	$(BIN)/python $(TESTS) --tier=all tests/clients/test_front_ends.py $(ARGS)
 
 speed: $(STAMP)   # the cost of pages with 10,000 threads, in queries, requests and rows

@@ -160,7 +160,8 @@ def test_a_state_that_the_thread_has_may_come_beside_an_answer(
     known = http.get(f"/threads/{waiting}/state").json()["values"]["messages"]
     known[1]["content"] = [{"type": "text", "text": "as the client writes it"}]
     inputs = {"messages": known, **more}
-    body = {"assistant_id": "desk", "command": {"resume": APPROVE}, "input": inputs}
+    command = {"resume": APPROVE, "interruptEvent": {"action_requests": []}}
+    body = {"assistant_id": "desk", "command": command, "input": inputs}
     values = http.post(f"/threads/{waiting}/runs/wait", json=body).json()
     assert said(values)[2:] == ["Paid 5.", "Done."]
 

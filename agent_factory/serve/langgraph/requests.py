@@ -201,6 +201,8 @@ class Command(StrictBody):
     goto: Literal["__end__"] | list[Literal["__end__"]] | None = None
     update: object = None
     graph: object = None
+    # CopilotKit repeats the question that it answers.
+    interruptEvent: object = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,7 +1,8 @@
 // Agent and thread of a page, which are in its address (?url=http://...#thread); a form for a review.
 import { useState } from "react";
 
-export const url = new URLSearchParams(location.search).get("url");
+const query = new URLSearchParams(location.search);
+export const [url, runtimeUrl] = [query.get("url"), query.get("runtime")];
 export const isNew = !location.hash;
 export const threadId = location.hash.slice(1) || crypto.randomUUID();
 location.hash = threadId;
