@@ -113,7 +113,7 @@ def test_each_button(
     say("Hello")
     see("Answer 1 to 'Hello'")
     first, count = "Hello", 1
-    # Over LangGraph's API, CopilotKit's runtime shows what was cut off as well.
+    # Over LangGraph's API, CopilotKit adds to the conversation, and begins no branch.
     if route == "ag_ui":
         say("Again")
         see("Answer 2 to 'Again'")
