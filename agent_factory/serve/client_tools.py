@@ -73,7 +73,8 @@ def client_settings(
             raise HTTPException(422, text)
     try:
         known = member.tools_from(tools)
-        member.format_from(response_format)
+        # With a choice, a call comes first.
+        member.format_from(response_format, {*known, *own_tools} if choice is None else ())
     except ArgumentError as error:
         reason = error.subject.replace("client_tool ", "tools: ").removeprefix("client_")
         raise HTTPException(422, f"{reason}: {error.reason} {error.hint}".rstrip()) from error

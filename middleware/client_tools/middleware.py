@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -94,13 +94,11 @@ args_schema={'type': 'object', 'properties': {}})}
                 hint = f"Its tools are {', '.join(tools)}."
                 reason = f"must be 'auto', 'required' or a client's tool, got {describe(choice)}."
                 raise ArgumentError(CLIENT_TOOL_CHOICE, reason, hint)
-        answer = self.format_from(settings.get(CLIENT_RESPONSE_FORMAT))
-        if answer is not None and choice in (None, "auto"):  # else a call comes first
-            (spec,) = answer.by_tool.schema_specs
-            if any(getattr(tool, "name", None) == spec.name for tool in request.tools):
-                reason = f"has the name of a tool, {spec.name!r}."
-                raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Give the schema another one.")
-            request = request.override(response_format=answer)
+        if choice in (None, "auto"):  # else a call comes first
+            names = [getattr(tool, "name", None) for tool in request.tools]
+            answer = self.format_from(settings.get(CLIENT_RESPONSE_FORMAT), names)
+            if answer is not None:
+                request = request.override(response_format=answer)
         response: ModelResponse = yield request
         return response
 
@@ -148,14 +146,18 @@ args_schema={'type': 'object', 'properties': {}})}
             tools[tool.name] = tool
         return tools
 
-    def format_from(self, schema: object) -> AutoStrategy[Any] | None:
+    def format_from(
+        self, schema: object, names: Collection[str | None] = ()
+    ) -> AutoStrategy[Any] | None:
         """Return the strategy for the client's form of the answer; None for none.
 
         Args:
             schema: A JSON schema, perhaps in the envelope of OpenAI's API.
+            names: The names of the tools of the model.
 
         Raises:
-            ArgumentError: `schema` is not a JSON schema, or has more than 65,536 characters.
+            ArgumentError: `schema` is not a JSON schema, has more than 65,536 characters, or the
+                name of a tool.
         """
         if schema is None:
             return None
@@ -166,7 +168,12 @@ args_schema={'type': 'object', 'properties': {}})}
         if len(text) > MOST_CHARACTERS:
             reason = f"has {len(text):,} characters, at most {MOST_CHARACTERS:,} are allowed."
             raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Shorten it.")
-        return _format(text)
+        strategy = _format(text)
+        (spec,) = strategy.by_tool.schema_specs
+        if spec.name in names:
+            reason = f"has the name of a tool, {spec.name!r}."
+            raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Give the schema another one.")
+        return strategy
 
 
 @lru_cache(maxsize=256)

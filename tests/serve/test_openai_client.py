@@ -500,6 +500,7 @@ def test_a_tool_choice(ask: Asked, service: Service, choice: Any, first: Any) ->
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 SCHEMA = {"name": "point", "strict": True, "schema": POINT}
+NAMED = {"type": "json_schema", "json_schema": {**SCHEMA, "name": "title"}}
 
 
 @each("name", ["point", "json_object"])
@@ -519,9 +520,8 @@ def test_an_answer_in_a_format(ask: Asked, service: Service, name: str, as_text:
 
 def test_a_requested_call_comes_before_an_answer_in_a_format(ask: Asked, service: Service) -> None:
     name, model = agent_of(service, CALL)
-    format_ = {"type": "json_schema", "json_schema": {**SCHEMA, "name": "title"}}
     choice = {"type": "function", "function": {"name": "title"}}
-    options: Any = {"tools": [TITLE], "tool_choice": choice, "response_format": format_}
+    options: Any = {"tools": [TITLE], "tool_choice": choice, "response_format": NAMED}
     assert ask(user("Go"), model=name, **options)[1] == "tool_calls"
     assert offered(model) == [(["title"], "title")]
 
@@ -584,6 +584,13 @@ def test_a_history_that_does_not_fit_is_refused(
         ("page", {"tools": [TITLE], "tool_choice": SCROLL}, "tool_choice", "got 'scroll'"),
         ("page", {"response_format": {"type": "yaml"}}, "response_format", "got 'yaml'"),
         ("page", {"response_format": {"type": "json_schema"}}, "response_format", "JSON schema"),
+        ("page", {"tools": [TITLE], "response_format": NAMED}, "response_format", "of a tool"),
+        (
+            "page",
+            {**ASK, "tools": [flat(TITLE)], "text": {"format": flat(NAMED)}},
+            "text.format",
+            "of a tool",
+        ),
         ("page", {"webhook": "x"}, "webhook", "Unknown parameter: 'webhook'."),
         ("echo", {"input": []}, "input", "a text or a list of items"),
         ("echo", {"input": [{"type": "reasoning"}]}, "input", "got 'reasoning'"),
