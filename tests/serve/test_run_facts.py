@@ -317,6 +317,17 @@ def test_the_agent_its_nodes_models_and_tools_have_events(client: Any, thread: s
     assert events[16]["parent_ids"] == [events[0]["run_id"], events[12]["run_id"]]
     assert events[1]["metadata"]["langgraph_node"] == "model"
     assert said(events[-1]["data"]["output"])[-1] == "Done."
+    assert said(events[0]["data"]["input"]) == ["Hi"]
+
+
+def test_the_end_of_a_model_comes_after_its_last_chunk(client: Any, thread: str) -> None:
+    """As on LangGraph's own server, also between events of other modes."""
+    modes = ["events", "messages-tuple"]
+    parts = [*client.runs.stream(thread, "echo", input=HI, stream_mode=modes)]
+    names = [part.data["event"] if part.event == "events" else part.event for part in parts]
+    at = names.index("on_chat_model_end")
+    assert names[at - 2 : at] == ["on_chat_model_stream", "messages"]
+    assert "messages" not in names[at:]
 
 
 def test_they_are_the_same_when_a_stream_is_joined_again(client: Any, thread: str) -> None:

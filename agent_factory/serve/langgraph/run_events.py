@@ -8,19 +8,27 @@ from typing import Any
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 
 from agent_factory.serve.langgraph.tool_calls import ToolCalls
+from agent_factory.service import RunInfo
 
 RECORDED = frozenset({"messages", "tasks"})
 """The modes of LangGraph's streams from which the events are made."""
+
+MODEL_END = "on_chat_model_end"
+"""The event with the whole answer of a model."""
 
 
 class RunEvents:
     """Turns the parts of a stream into events of the agent, of nodes, models and tools.
 
     Runnables inside of a node and the inputs of models are not recorded.
+
+    Args:
+        run: The run.
+        request: As `Run.request` has it.
     """
 
-    def __init__(self, run: str, agent: str) -> None:
-        self._run, self._agent = run, agent
+    def __init__(self, run: RunInfo, request: Mapping[str, Any]) -> None:
+        self._run, self._agent, self._input = run.id, run.agent, request.get("input")
         self._calls = ToolCalls()
         self._tasks: dict[str, dict[str, Any]] = {}  # running tasks, by their ids
         self._answers: dict[str, AIMessageChunk] = {}  # as far as they are known, by their ids
@@ -30,7 +38,8 @@ class RunEvents:
         """The events of a part of the stream of `Run.stream`."""
         if not self._has_begun:
             self._has_begun = True
-            yield self._event("on_chain_start", self._agent, self._run, {}, {})
+            given = {"input": self._input}
+            yield self._event("on_chain_start", self._agent, self._run, given, {})
         if part["type"] == "messages":
             yield from self._of_message(part["ns"], *part["data"])
         elif part["type"] == "tasks":
@@ -65,7 +74,7 @@ class RunEvents:
                 self._answers[id] = whole
                 return
             message = message_chunk_to_message(whole)
-        yield self._event("on_chat_model_end", *about, {"output": message}, metadata, **place)
+        yield self._event(MODEL_END, *about, {"output": message}, metadata, **place)
 
     def _of_task(self, ns: Sequence[str], data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         id, node = data["id"], data["name"]

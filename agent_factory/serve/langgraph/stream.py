@@ -26,7 +26,7 @@ from starlette.requests import Request
 
 from agent_factory.serve.exchange import messages_in
 from agent_factory.serve.json_response import failure_of, to_json
-from agent_factory.serve.langgraph.run_events import RunEvents
+from agent_factory.serve.langgraph.run_events import MODEL_END, RunEvents
 from agent_factory.service import NotFound, Run, RunCancelled, RunInfo, Service, ThreadInfo
 from agent_factory.upstream import INTERRUPT
 
@@ -71,20 +71,22 @@ class Events:
             begin = f"{after.rsplit(':', 2)[0]}:0:0"
         run_events = None
         if self._modes is not None and "events" in self._modes:
-            agent = (await run_in_threadpool(lambda: self.run.info)).agent
-            run_events = RunEvents(self.run.id, agent)
+            begin_of_run = await run_in_threadpool(lambda: (self.run.info, self.run.request))
+            run_events = RunEvents(*begin_of_run)
         try:
             async for part in self.run.astream(after=begin):
                 if part["type"] == "waiting_for":  # LangGraph has no event for a wait
                     yield ServerSentEvent(comment=part["data"]["text"])
                     continue
-                events: list[tuple[str, object]] = []
-                # As on LangGraph's own server, before other modes: clients take the first.
+                events = [*self._events_of(part)]
+                # As on LangGraph's own server, before other modes, for clients take the first, and
+                # the end of a model after its last chunk.
                 if run_events is not None:
-                    events += [("events", event) for event in run_events.events(part)]
+                    made = [("events", event) for event in run_events.events(part)]
                     if part["type"] == "end" and part["data"]["status"] == "done":
-                        events.append(("events", run_events.end(await self.run.aresult())))
-                events += self._events_of(part)
+                        made.append(("events", run_events.end(await self.run.aresult())))
+                    ends = [made.pop()] if made and made[-1][1]["event"] == MODEL_END else []
+                    events = [*made, *events, *ends]
                 if begin != after and after and _numbers(part["id"]) <= _numbers(after):
                     continue
                 for position, (name, data) in enumerate(events, 1):
