@@ -55,11 +55,10 @@ class AgentFactoryError(Exception):
         if code is not None:
             self.code = code
         self.subject = subject
-        self.reason = reason
+        # It often ends with the text of another exception, with or without a full stop.
+        self.reason = sentence(reason)
         self.hint = hint
-        # A reason often ends with the text of another exception, which may lack a full stop.
-        text = f"{sentence(reason)} {hint}" if hint else reason
-        super().__init__(f"[{self.code}] {subject}: {text}".rstrip())
+        super().__init__(f"[{self.code}] {subject}: {self.reason} {hint}".rstrip())
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors are sent between processes. By default unpickling would call __init__ with `args`,

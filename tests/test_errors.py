@@ -96,10 +96,12 @@ def test_every_error_class_has_its_own_code() -> None:
         ("cannot be read: why?", "cannot be read: why? Write it."),
     ],
 )
-def test_a_reason_is_a_sentence_before_the_hint(reason: str, text: str) -> None:
+def test_a_reason_is_a_sentence_also_before_a_hint(reason: str, text: str) -> None:
     """It often ends with the text of another exception, with or without a full stop."""
     assert str(TurnError("it", reason, "Write it.")) == f"[AF300] it: {text}"
-    assert str(TurnError("it", "broke.")) == "[AF300] it: broke."
+    alone = TurnError("it", reason)
+    assert f"{alone} Write it." == f"[AF300] it: {text}"
+    assert f"{alone.reason} Write it." == text
 
 
 def test_mistakes_of_a_build_arrive_together_and_one_as_itself() -> None:

@@ -26,6 +26,7 @@ from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Cells
 from agent_factory.cli.error_reports import EXIT_FOUND, CommandError
 from agent_factory.cli.loading import result_of, root_and_name
+from agent_factory.errors import sentence
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -380,7 +381,7 @@ def submit(
             console.write(f"{wait.tool} waits for a decision: {wait.id}")
     if status == "failed":
         reason = loaded_service.threads.get(run.thread_id).error
-        raise CommandError(f"The run has failed: {reason}.")
+        raise CommandError(sentence(f"The run has failed: {reason}"))
 
 
 def inbox(
