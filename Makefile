@@ -100,10 +100,10 @@ mutants: $(STAMP)   # a part of the changes that a test has to notice, chosen by
 # What continuous integration runs at each submission, and what a night has the time for: every
 # target to its end, and one table.
 submission:
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then "test COVERAGE=1" long slice --parallel check docs web-smoke clients-smoke
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup --parallel demo --then test long slice --parallel check docs web-smoke clients-smoke
 
 night:
-	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup cases kills crossings web clients front-ends foreign speed "release ARGS=--rehearsal" mutants
+	RERUNS=--reruns $(PYTHON) scripts/run_targets.py setup "test COVERAGE=1" cases kills crossings web clients front-ends foreign speed "release ARGS=--rehearsal" mutants
 
 kills: $(STAMP) $(RESTATE)   # 500 workers are killed and 500 are frozen, on each engine and database
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) tests/service/test_kills.py --tier=all \
