@@ -112,7 +112,7 @@ class Session:
             with suppress(NotFound):  # somebody has deleted the run
                 run = self.service.run(summary.id)
                 if run.info.metadata.get(_CALL) == self._key(id):
-                    run.cancel(by=principal.name)
+                    return run.cancel(by=principal.name)
 
     def _answer(self, id: str, result: object) -> None:
         """Decide with a form that the user has filled; else note the reason for the call."""
