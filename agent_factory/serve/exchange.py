@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -151,7 +151,7 @@ class Exchange:
             HTTPException: 422 if the thread has begun with the message.
         """
         place = None
-        for state in self._history():
+        for state in branch_of(self._history()):
             if any(message.id == message_id for message in messages_in(state.values)):
                 continue
             place = state
@@ -341,6 +341,17 @@ class Exchange:
         tokens = tokens_of(self.runs)
         tokens.subtract(self.used_before)
         return tokens
+
+
+def branch_of(states: Iterable[StateSnapshot]) -> Iterator[StateSnapshot]:
+    """The states of the branch of the newest state; a history has those of all branches."""
+    wanted = None
+    for state in states:
+        if wanted in (None, state.config["configurable"].get("checkpoint_id")):
+            yield state
+            if state.parent_config is None:
+                return
+            wanted = state.parent_config["configurable"]["checkpoint_id"]
 
 
 def check_agent(service: Service, agent: str) -> None:

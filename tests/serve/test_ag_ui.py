@@ -220,6 +220,17 @@ def test_a_conversation_that_was_cut_goes_on_from_there(
     assert len(messages) in lengths
 
 
+def test_a_message_is_replaced_as_often_as_the_user_likes(url: str, service: Service) -> None:
+    thread, known = uuid4().hex, list[Any]()
+    begin = snapshot(run(url, "echo", body(user("One"), thread=thread)))
+    for text in ("Two", "Three", "Four", "Five"):
+        known = snapshot(run(url, "echo", body(*begin, user(text), thread=thread)))
+        assert [one["content"] for one in known if one["role"] == "user"] == ["One", text]
+    again = snapshot(run(url, "echo", body(*known[:-1], thread=thread)))
+    assert again[:-1] == known[:-1]
+    assert again[-1]["id"] != known[-1]["id"]
+
+
 def test_another_answer_after_a_tool_does_not_run_the_tool_again(
     url: str, service: Service
 ) -> None:

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.types import StateSnapshot
 from starlette.exceptions import HTTPException
 
+from agent_factory.serve.exchange import branch_of
 from agent_factory.serve.pages.conversation import Call, Entry
 from agent_factory.serve.pages.rails import PATH, Rails
 from agent_factory.serve.pages.rendering import Values
@@ -150,15 +151,12 @@ class ThreadHistory:
         """
         threads, first, before = self._service.threads, None, None
         newest = threads.state(self._thread.id, checkpoint=at)
-        parent: str | None = id_of(newest)
-        for state in chain([newest], threads.history(self._thread.id, before=parent)):
-            # The history has the checkpoints of all branches.
-            if id_of(state) != parent:
-                continue
+        earlier = threads.history(self._thread.id, before=id_of(newest))
+        for state in branch_of(chain([newest], earlier)):
             if message not in ids_of(messages_of(state)):
                 before = first and id_of(state)
                 break
-            first, parent = parent, parent_of(state)
+            first = id_of(state)
         if first is None:
             text = "is not in this branch of the thread"
         elif keeps or before:
