@@ -150,15 +150,12 @@ class Exchange:
         Raises:
             HTTPException: 422 if the thread has begun with the message.
         """
-        place = None
-        for state in branch_of(self._history()):
-            if any(message.id == message_id for message in messages_in(state.values)):
-                continue
-            place = state
-            # In this state, another input is about to be read.
-            if (state.metadata or {}).get("source") != "input":
-                break
-        if place is None:
+        lacking = (
+            state
+            for state in branch_of(self._history())
+            if message_id not in [message.id for message in messages_in(state.values)]
+        )
+        if (place := next(lacking, None)) is None:
             text = f"thread {self.thread!r} has begun with message {message_id!r}, which stays."
             raise HTTPException(422, text)
         self._fork(place)
