@@ -91,6 +91,11 @@ class MessageJob(ThreadJob):
         return replace(at_once, run=run, input=input, **values)
 
     @property
+    def messages(self) -> list[tuple[str, str, str | None]]:
+        """Its message behind those of `before`, for the `before` of a later message."""
+        return [*self.before, (self.run, self.input, self.checkpoint)]
+
+    @property
     def question(self) -> str:
         """The last text of the user; "" for a run without a message."""
         inputs = load_input(self.input) or {"messages": ()}

@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import isfinite
 from typing import Any, Literal, cast, get_args
 from uuid import uuid4
@@ -182,12 +183,9 @@ def submit(
         if is_busy and how in ("interrupt", "rollback"):
             earlier_runs = backend.queue.end_runs(connection, row, arrival.by)
             if how == "interrupt":
-                before: list[tuple[str, str, str | None]] = []
-                for earlier in (read_job(run.payload) for run in earlier_runs):
-                    if isinstance(earlier, MessageJob):
-                        before += earlier.before
-                        before.append((earlier.run, earlier.input, earlier.checkpoint))
-                job = replace(job, before=before)
+                jobs = [read_job(run.payload) for run in earlier_runs]
+                before = [job.messages for job in jobs if isinstance(job, MessageJob)]
+                job = replace(job, before=[*chain.from_iterable(before)])
             else:
                 job = replace(job, rollback=row.run)
         if row.title is None and title is not None:  # a thread created before its first message

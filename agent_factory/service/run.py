@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.background import drop_jobs
 from agent_factory.service.errors import MessageHeld, NoWorker, RunCancelled, RunFailed
 from agent_factory.service.jobs import MessageJob, load_input, read_job
-from agent_factory.service.leases import Lease, take_lease
+from agent_factory.service.leases import take_lease
 from agent_factory.service.messages import retry
 from agent_factory.service.progress import Progress, what_is_missing
 from agent_factory.service.rows import must_exist, read_row
@@ -28,7 +28,7 @@ from agent_factory.service.steering import run_row
 from agent_factory.service.steps import Step, read_steps
 from agent_factory.service.tables import background_jobs, effects, events, runs, threads, waits
 from agent_factory.service.thread_queue import BUSY, lock_thread
-from agent_factory.service.threads import roll_back_thread
+from agent_factory.service.threads import keep_messages, roll_back_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,13 +355,13 @@ class Run:
         if undo and roll_back:
             raise ArgumentError("roll_back", "does not go with undo.", "Pass one of them.")
         # Two calls: the second writes in other transactions, under the lease of the first.
-        to_roll_back = self._backend.call(partial(self._cancel, by, undo, roll_back))
-        if to_roll_back is not None:
-            self._backend.call(partial(roll_back_thread, self._backend, *to_roll_back))
+        write = self._backend.call(partial(self._cancel, by, undo, roll_back))
+        if write is not None:
+            self._backend.call(write)
 
-    def _cancel(self, by: str, undo: bool, goes_back: bool) -> tuple[Row[Any], Lease] | None:
-        """End the run; return the thread that goes back, unless its next message does it."""
-        queue, lease = self._backend.queue, None
+    def _cancel(self, by: str, undo: bool, goes_back: bool) -> Callable[[], None] | None:
+        """End the run; return the write to its thread, unless its next message writes."""
+        queue, backend, lease, unread = self._backend.queue, self._backend, None, []
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
             # One whose message was read goes on as the run that has read it.
@@ -370,25 +370,32 @@ class Run:
                 return None
             run_id = run.reader or self.id
             if thread.run == run_id:
-                following = queue.following(connection, self.thread_id)
-                if goes_back and following is not None:
-                    # Its message begins before this process could go back: it does it itself.
+                following, job = queue.following(connection, self.thread_id), read_job(run.payload)
+                if run.status == "running" and run.reader is None and isinstance(job, MessageJob):
+                    unread = job.messages
+                if (goes_back or unread) and following is not None:
+                    # Its message begins before this process could write: it does it itself.
                     job = read_job(following.payload)
                     if isinstance(job, MessageJob):
-                        text = replace(job, rollback=run_id).to_text()
+                        change: Any = {"rollback": run_id} if goes_back else {"before": unread}
                         changed = update(runs).where(runs.c.run_id == following.run_id)
+                        text = replace(job, **change).to_text()
                         connection.execute(changed.values(payload=text))
                 queue.end_run(connection, thread, by, undo=undo)
                 # A result would begin another run of the thread.
                 drop_jobs(connection, background_jobs.c.run == run_id)
-                if goes_back and following is None:
+                if (goes_back or unread) and following is None and not undo:
                     lease = take_lease(connection, self.thread_id)
             else:
                 this = update(runs).where(runs.c.run_id == self.id)
                 connection.execute(this.values(status="cancelled"))
                 queue.record(connection, run, by, "cancel")
                 queue.send_end(connection)
-        return None if lease is None else (thread, lease)
+        if lease is None:
+            return None
+        if goes_back:
+            return partial(roll_back_thread, backend, thread, lease)
+        return partial(keep_messages, backend, thread, lease, unread)
 
     async def acancel(
         self, *, by: str = "api", undo: bool = False, roll_back: bool = False

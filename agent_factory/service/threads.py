@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
-from langgraph.constants import END
+from langgraph.constants import END, START
 from langgraph.errors import InvalidUpdateError
 from langgraph.types import StateUpdate
 from sqlalchemy import (
@@ -37,7 +37,7 @@ from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
 from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost, ThreadBusy
-from agent_factory.service.jobs import ThreadJob
+from agent_factory.service.jobs import AGENT_KEY, RUN_KEY, TENANT_KEY, ThreadJob, load_input
 from agent_factory.service.leases import Fence, Lease, first_number, take_lease
 from agent_factory.service.metadata_search import has_metadata
 from agent_factory.service.rows import having, must_exist, read_row
@@ -287,6 +287,43 @@ def roll_back_thread(backend: Backend, thread: Row[Any], lease: Lease) -> None:
         else:
             # Without values as END, LangGraph drops the tasks of a checkpoint: nothing goes on.
             backend.agent(thread.agent).stored_in(saver).update_state(before.config, None, END)
+
+
+def keep_messages(
+    backend: Backend, thread: Row[Any], lease: Lease, unread: Sequence[tuple[str, str, str | None]]
+) -> None:
+    """Write the messages of a run that was cancelled before its first checkpoint.
+
+    A thread in the middle of a turn stays: the next message ends its calls first.
+
+    Args:
+        unread: As `MessageJob.messages`.
+    """
+    if thread.agent not in backend.agents:
+        return  # this process cannot write its state
+    graph = backend.agent(thread.agent).stored_in(FencedSaver(backend.database, lease))
+    place: RunnableConfig = {
+        "configurable": {"thread_id": thread.thread_id, "checkpoint_ns": ""},
+        "metadata": {AGENT_KEY: thread.agent, TENANT_KEY: thread.tenant},
+    }
+    snapshot = graph.get_state(place)
+    # In a checkpoint of an input, the state lacks the message.
+    is_input, names = START in snapshot.next, [run for run, *_ in unread]
+    if snapshot.next and not is_input:
+        return
+    if (reached := (snapshot.metadata or {}).get(RUN_KEY)) in names:
+        unread = unread[names.index(reached) + (not is_input) :]
+    # Another message may have begun meanwhile.
+    with suppress(ThreadBusy), yielding(thread.thread_id):
+        for run, input, checkpoint in unread:
+            message = load_input(input)
+            at = {} if checkpoint is None else {"checkpoint_id": checkpoint}
+            config: Any = {
+                "configurable": {**place["configurable"], **at},
+                "metadata": {**place["metadata"], RUN_KEY: run},
+            }
+            if message is not None:
+                graph.update_state(config, message, START)
 
 
 def copy_thread(

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
@@ -20,7 +20,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import event, insert, select, update
 from stack_agents import kept_agent
 
-from agent_factory import AgentMiddleware, client_tool, create_agent
+from agent_factory import AgentMiddleware, AgentState, client_tool, create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.service import RunFailed, Service
@@ -338,6 +338,44 @@ def test_a_message_takes_few_commits(
     event.listen(backend.database.engine, "commit", commits.append)
     service.submit("echo", message="Hi").result(WAIT)
     assert len(commits) <= 2
+
+
+@paced(gather_first=NEVER)
+@pytest.mark.parametrize(("follows", "has_input"), [(False, False), (False, True), (True, False)])
+def test_a_run_that_is_cancelled_before_its_first_checkpoint_keeps_its_message(
+    service: Service, backend: Backend, gate: Gate, follows: bool, has_input: bool
+) -> None:
+    """For a while only the job has it, since a checkpoint of an input costs no commit."""
+
+    def wait(*_: object) -> str:
+        gate.begun.set()
+        gate.opened.wait(WAIT)
+        return "Hello."
+
+    def between(_: str, new: str) -> str:
+        """A reducer, which is called between the checkpoint of the input and the next."""
+        return wait() if has_input and not gate.begun.is_set() else new
+
+    fields = {**get_type_hints(AgentState, include_extras=True), "note": Annotated[str, between]}
+    state = TypedDict("state", fields)  # type: ignore[misc]  # with a local reducer
+    options: Any = {"state_schema": state}
+    service.add("slow", create_agent(ScriptedChatModel([wait] * 3), [], **options))
+    service.start()
+    asked = {"messages": [HumanMessage("One")], "note": "a"}
+    run = service.submit("slow", thread="t", message=asked)
+    assert gate.begun.wait(WAIT)
+    if has_input:
+        backend.log.flush()
+    more = [service.submit("slow", thread="t", message="Two")] if follows else []
+    run.cancel()
+    gate.opened.set()
+    if not follows:
+        kept = service.threads.state("t").values["messages"]
+        assert [message.text for message in kept] == ["One"]
+        more = [service.submit("slow", thread="t", message="Two")]
+    messages = more[0].result(WAIT)["messages"]
+    assert [message.text for message in messages] == ["One", "Two", "Hello."]
+    assert run.status == "cancelled"
 
 
 @paced(QUICK)
