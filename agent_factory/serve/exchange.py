@@ -150,12 +150,12 @@ class Exchange:
         Raises:
             HTTPException: 422 if the thread has begun with the message.
         """
-        lacking = (
+        places = (
             state
             for state in branch_of(self._history())
             if message_id not in [message.id for message in messages_in(state.values)]
         )
-        if (place := next(lacking, None)) is None:
+        if (place := next(places, None)) is None:
             text = f"thread {self.thread!r} has begun with message {message_id!r}, which stays."
             raise HTTPException(422, text)
         self._fork(place)
@@ -342,13 +342,13 @@ class Exchange:
 
 def branch_of(states: Iterable[StateSnapshot]) -> Iterator[StateSnapshot]:
     """The states of the branch of the newest state; a history has those of all branches."""
-    wanted = None
+    parent = None
     for state in states:
-        if wanted in (None, state.config["configurable"].get("checkpoint_id")):
+        if parent in (None, state.config["configurable"].get("checkpoint_id")):
             yield state
             if state.parent_config is None:
                 return
-            wanted = state.parent_config["configurable"]["checkpoint_id"]
+            parent = state.parent_config["configurable"]["checkpoint_id"]
 
 
 def check_agent(service: Service, agent: str) -> None:

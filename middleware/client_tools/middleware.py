@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -97,8 +97,7 @@ args_schema={'type': 'object', 'properties': {}})}
         if choice in (None, "auto"):  # else a call comes first
             names = [getattr(tool, "name", None) for tool in request.tools]
             answer = self.format_from(settings.get(CLIENT_RESPONSE_FORMAT), names)
-            if answer is not None:
-                request = request.override(response_format=answer)
+            request = request.override(response_format=answer) if answer else request
         response: ModelResponse = yield request
         return response
 
@@ -146,9 +145,7 @@ args_schema={'type': 'object', 'properties': {}})}
             tools[tool.name] = tool
         return tools
 
-    def format_from(
-        self, schema: object, names: Collection[str | None] = ()
-    ) -> AutoStrategy[Any] | None:
+    def format_from(self, schema: object, names: Container[Any] = ()) -> AutoStrategy[Any] | None:
         """Return the strategy for the client's form of the answer; None for none.
 
         Args:
@@ -156,8 +153,7 @@ args_schema={'type': 'object', 'properties': {}})}
             names: The names of the tools of the model.
 
         Raises:
-            ArgumentError: `schema` is not a JSON schema, has more than 65,536 characters, or the
-                name of a tool.
+            ArgumentError: `schema` is not a JSON schema, is too long, or has the name of a tool.
         """
         if schema is None:
             return None
@@ -169,9 +165,8 @@ args_schema={'type': 'object', 'properties': {}})}
             reason = f"has {len(text):,} characters, at most {MOST_CHARACTERS:,} are allowed."
             raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Shorten it.")
         strategy = _format(text)
-        (spec,) = strategy.by_tool.schema_specs
-        if spec.name in names:
-            reason = f"has the name of a tool, {spec.name!r}."
+        if (name := strategy.by_tool.schema_specs[0].name) in names:
+            reason = f"has the name of a tool, {name!r}."
             raise ArgumentError(CLIENT_RESPONSE_FORMAT, reason, "Give the schema another one.")
         return strategy
 
@@ -188,10 +183,8 @@ def _format(text: str) -> AutoStrategy[Any]:
 @lru_cache(maxsize=256)
 def _tool(text: str) -> ClientTool:
     """Return the tool of a definition: the same object each time, for the bound models."""
-    definition = json.loads(text)
-    return client_tool(
-        definition["name"], definition.get("description") or "", definition.get("parameters")
-    )
+    parts = json.loads(text)
+    return client_tool(parts["name"], parts.get("description") or "", parts.get("parameters"))
 
 
 def _refuse_collision(tool: object, tools: Mapping[str, ClientTool]) -> None:

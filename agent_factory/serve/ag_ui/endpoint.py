@@ -19,7 +19,7 @@ from agent_factory.providers import ending_of
 from agent_factory.serve.ag_ui.events import Events
 from agent_factory.serve.ag_ui.interrupts import to_decision, to_interrupt
 from agent_factory.serve.ag_ui.messages import (
-    answered,
+    answer_before,
     asked_again,
     call_results,
     cut_of,
@@ -111,7 +111,7 @@ class _Answer:
         edited, again = has_seen and last.status in ENDED, has_seen and last.status == "done"
         messages, stored = body.messages, exchange.before.messages
         # A page shows an earlier version of an answer, which the thread has left.
-        answer = answered(messages)
+        answer = answer_before(messages)
         if answer and answer not in map(id_of, stored) and exchange.return_to(answer):
             return
         cut = cut_of(messages, stored, whole=whole, edited=edited, again=again)

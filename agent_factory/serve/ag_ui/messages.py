@@ -49,7 +49,7 @@ def new_messages(
     return new
 
 
-def answered(messages: Sequence[types.Message]) -> str | None:
+def answer_before(messages: Sequence[types.Message]) -> str | None:
     """The id of the message of an agent or a tool to which a user's new message is the next."""
     if not (messages and isinstance(messages[-1], types.UserMessage)):
         return None

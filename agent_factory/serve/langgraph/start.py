@@ -88,10 +88,16 @@ def naming_input() -> Iterator[None]:
 
 def run_options(graph: Graph, body: RunSettings) -> dict[str, Any]:
     """Arguments of `Service.submit` for the settings of a run."""
+    modes: set[str] = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
+    if "events" in modes:
+        modes = (modes - {"events"}) | run_events.RECORDED
+    if "messages" in modes and not body.stream_subgraphs and next(graph.get_subgraphs(), None):
+        # Messages of inner agents are taken from the results of their nodes.
+        modes |= {"values", "updates"}
     return {
         "context": body.context,
         "metadata": body.metadata,
-        "stream": sorted(recorded_modes(graph, body)),
+        "stream": sorted(modes),
         # Steps of inner agents are events of the run, too.
         "subgraphs": body.stream_subgraphs or "events" in body.modes,
         "busy": "queue" if body.multitask_strategy == "enqueue" else body.multitask_strategy,
@@ -243,17 +249,6 @@ def input_keys(graph: Graph) -> tuple[str, ...]:
     if graph not in _keys:
         _keys[graph] = tuple(graph.get_input_jsonschema().get("properties", ()))
     return _keys[graph]
-
-
-def recorded_modes(graph: Graph, body: RunSettings) -> set[str]:
-    """The modes of LangGraph's streams for the modes of a client."""
-    modes: set[str] = {"messages" if mode == "messages-tuple" else mode for mode in body.modes}
-    if "events" in modes:
-        modes = (modes - {"events"}) | run_events.RECORDED
-    if "messages" in modes and not body.stream_subgraphs and next(graph.get_subgraphs(), None):
-        # Messages of inner agents are taken from the results of their nodes.
-        modes |= {"values", "updates"}
-    return modes
 
 
 def _is_paused(service: Service, thread: ThreadInfo, place: str | None) -> bool:

@@ -97,12 +97,8 @@ def no_model(name: str) -> Refused:
     return Refused("model", f"There is no agent {name!r}.", "model_not_found", 404)
 
 
-def check_fields(body: ChatRequest) -> None:
-    """Check a request for unsupported fields.
-
-    Raises:
-        Refused: The request has an unsupported field.
-    """
+def settings_of(service: Service, body: ChatRequest) -> dict[str, object]:
+    """The settings of a client, see `client_settings`; raises Refused for other settings."""
     for name, value in (body.model_extra or {}).items():
         if name in _OF_THE_MODEL or value is None or value in _OF_THE_ANSWER.get(name, ()):
             continue
@@ -111,11 +107,6 @@ def check_fields(body: ChatRequest) -> None:
             raise Refused(name, f"Unknown parameter: {name!r}.", "unknown_parameter")
         text = f"{name} is not supported by this server: it changes the form of the answer."
         raise Refused(name, text)
-
-
-def settings_of(service: Service, body: ChatRequest) -> dict[str, object]:
-    """The settings of a client, see `client_settings`; raises Refused for other settings."""
-    check_fields(body)
     tools, choice, format_ = tools_of(body), choice_of(body), format_of(body)
     if body.model not in service.agents:
         raise no_model(body.model)
