@@ -136,8 +136,8 @@ clients: $(STAMP) $(CLIENTS)/.installed   # others' clients against our server a
 clients-smoke: $(STAMP) $(CLIENTS)/.smoke   # a client of each protocol against our server
 	$(BIN)/python $(TESTS) --tier=all tests/clients/test_clients.py -k smoke $(ARGS)
 
-front-ends: $(STAMP) $(CLIENTS)/.installed $(FRONT_ENDS)/.installed   # assistant-ui and CopilotKit, of which each button is pressed
-	$(BIN)/python $(TESTS) --tier=all tests/clients/test_front_ends.py $(ARGS)
+front-ends: $(STAMP) $(CLIENTS)/.installed $(FRONT_ENDS)/.installed   # assistant-ui, CopilotKit and examples/screens, of which each button is pressed
+	$(BIN)/python $(TESTS) --tier=all tests/clients/test_front_ends.py tests/clients/test_screens.py $(ARGS)
 
 speed: $(STAMP)   # the cost of pages with 10,000 threads, in queries, requests and rows
 	$(BIN)/python scripts/run_tests.py $(RERUNS) tests/web/test_speed.py $(ARGS)

@@ -203,7 +203,8 @@ def write_row(client: Client, line: str) -> None:
 
 def our_server(folder: Path, service: str) -> AbstractContextManager[str]:
     """`agent-factory serve` with a service of the module of agents."""
-    command = [sys.executable, "-m", "agent_factory.cli", "serve", f"{MODULE}:{service}"]
+    module = f"{MODULE}:{service}"
+    command = [sys.executable, "-m", "agent_factory.cli", "serve", module, "--port={port}"]
     return running(
         command, folder, {**os.environ, "AGENTS_DATABASE": f"sqlite:///{folder}/agents.db"}
     )
@@ -214,20 +215,26 @@ def langgraph_dev(folder: Path) -> AbstractContextManager[str]:
     graphs = {name: f"{MODULE}:{name}" for name in AGENTS}
     (folder / "langgraph.json").write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
     packages = with_packages(versions("langgraph_dev"))
-    options = ["--no-browser", "--no-reload", "--n-jobs-per-worker", "8"]
+    options = ["--no-browser", "--no-reload", "--n-jobs-per-worker", "8", "--port={port}"]
     return running([*packages, "langgraph", "dev", *options], folder, outside(PYTHONPATH=str(ROOT)))
 
 
 @contextmanager
-def running(command: Sequence[object], folder: Path, env: Mapping[str, str]) -> Iterator[str]:
-    """The URL of a server, which writes to a file: a pipe that nobody reads gets full."""
+def running(
+    command: Sequence[object], folder: Path, env: Mapping[str, str], health: str = "/ok"
+) -> Iterator[str]:
+    """The URL of a server, which writes to a file: a pipe that nobody reads gets full.
+
+    The command has "{port}" where the port belongs.
+    """
     with closing(create_server(("127.0.0.1", 0))) as probe:
         port = probe.getsockname()[1]
     url, log = f"http://127.0.0.1:{port}", folder / "log"
     with owned() as processes, log.open("w") as output:
         options: Any = {"cwd": folder, "env": env, "stdout": output, "stderr": output}
-        process = processes.start([*command, "--port", port], **options)
-        until(lambda: process.poll() is not None or answers(url))
+        words = [str(word).replace("{port}", str(port)) for word in command]
+        process = processes.start(words, **options)
+        until(lambda: process.poll() is not None or answers(url + health))
         assert process.poll() is None, log.read_text()
         yield url
         # Else killed: a worker would wait for the model of a cancelled run.
@@ -239,7 +246,7 @@ def running(command: Sequence[object], folder: Path, env: Mapping[str, str]) -> 
 def answers(url: str) -> bool:
     """Return True once a server answers."""
     try:
-        return httpx.get(f"{url}/ok").is_success
+        return httpx.get(url).is_success
     except httpx.TransportError:
         return False
 
