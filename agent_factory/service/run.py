@@ -377,7 +377,8 @@ class Run:
                     # Its message begins before this process could write: it does it itself.
                     job = read_job(following.payload)
                     if isinstance(job, MessageJob):
-                        change: Any = {"rollback": run_id} if goes_back else {"before": unread}
+                        before = [*unread, *job.before]
+                        change: Any = {"rollback": run_id} if goes_back else {"before": before}
                         changed = update(runs).where(runs.c.run_id == following.run_id)
                         text = replace(job, **change).to_text()
                         connection.execute(changed.values(payload=text))
