@@ -255,7 +255,7 @@ def _is_paused(service: Service, thread: ThreadInfo, place: str | None) -> bool:
     """Return True if a thread waits at a checkpoint, or the newest, and not for an answer."""
     if thread.status != "waiting":
         return False
-    newest = service.threads.state(thread.id).config["configurable"]["checkpoint_id"]
     waits = service.inbox(thread.tenant).waits(thread=thread.id, limit=1000)
     is_pause = all(wait.kind in ("pause", "result") for wait in waits)
-    return is_pause and place in (None, newest)
+    newest = service.threads.state(thread.id).config["configurable"] if place is not None else {}
+    return is_pause and newest.get("checkpoint_id") == place
