@@ -13,7 +13,6 @@ from threading import Thread
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from web.chat_desk import HELD, add_chat, bookings, go_on
-from web.conftest import browser  # noqa: F401  a fixture
 
 from agent_factory.service import Service
 from processes import owned, wait_for_line
@@ -94,7 +93,7 @@ class Person:
 def test_each_button(
     name: str,
     route: str,
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     site: str,
     url: str,
     service: Service,
@@ -157,7 +156,7 @@ def test_each_button(
 
 
 def test_a_message_after_an_earlier_answer(
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     site: str,
     url: str,
     service: Service,

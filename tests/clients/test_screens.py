@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from web.conftest import browser  # noqa: F401  a fixture
 
 from clients.bench import ROOT, running, versions, with_packages
 from environments import outside
@@ -72,7 +71,7 @@ def screen(
 
 
 @pytest.fixture
-def new_person(screen: tuple[str, str], browser: Browser) -> Iterator[NewPerson]:  # noqa: F811
+def new_person(screen: tuple[str, str], browser: Browser) -> Iterator[NewPerson]:
     """Open a window for a person; it asks no other host, and shows no error at the end."""
     contexts: list[BrowserContext] = []
     errors: list[str] = []
