@@ -125,7 +125,8 @@ def create_app(
         "a2a": a2a.routes,
     }
     api = [route for door, routes in doors.items() if door in parts for route in routes(service)]
-    shown = [route for route in pages.routes(service) if _door_of(route.path) in parts]
+    has = {True: "inbox" in parts, False: "studio" in parts}
+    shown = [route for route in pages.routes(service) if has[route.path.startswith("/inbox")]]
     app = Starlette(
         routes=[
             *open_api,
@@ -153,11 +154,6 @@ def create_app(
     )
     app.state.doors, app.state.authorization_servers = parts, [*authorization_servers]
     return app
-
-
-def _door_of(path: str) -> str:
-    """The part of the server to which a page belongs."""
-    return "inbox" if path.startswith("/inbox") else "studio"
 
 
 def _parts_of(only: Collection[str]) -> frozenset[str]:

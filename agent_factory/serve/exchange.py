@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from agent_factory.review import CLIENT_ID
 from agent_factory.serve.client_tools import is_client_call, taker_of, with_settings
 from agent_factory.serve.principal import Principal
 from agent_factory.service import NotFound, Run, RunCancelled, Service, ThreadInfo, Wait
@@ -158,20 +159,22 @@ class Exchange:
         if (place := next(places, None)) is None:
             text = f"thread {self.thread!r} has begun with message {message_id!r}, which stays."
             raise HTTPException(422, text)
-        self._fork(place)
+        self.fork_at(place)
 
     def return_to(self, message_id: str) -> bool:
         """Let `before` be the thread where a message was the last; False if there was none such."""
         for state in self._history():
-            if message_id in [message.id for message in messages_in(state.values)[-1:]]:
-                self._fork(state)
-                return True
+            for last in messages_in(state.values)[-1:]:
+                if message_id in (last.id, last.response_metadata.get(CLIENT_ID)):
+                    self.fork_at(state)
+                    return True
         return False
 
     def _history(self) -> Iterator[StateSnapshot]:
         return self.service.threads.history(str(self.thread), tenant=self.principal.tenant)
 
-    def _fork(self, place: StateSnapshot) -> None:
+    def fork_at(self, place: StateSnapshot) -> None:
+        """Let `before` be the thread at a state; `send` goes on from there."""
         self.fork = place.config["configurable"]["checkpoint_id"]
         self.before = replace(self.before, values=place.values, checkpoint=self.fork)
 
@@ -292,6 +295,9 @@ class Exchange:
         """
         self.outcome = None if self.runs else Outcome("done")
         for run in self.runs:
+            # Behind a call that the client runs, a message may be held.
+            if self.outcome and await run_in_threadpool(getattr, run, "status") == "held":
+                return
             self.outcome = outcome = None
             while outcome is None:
                 end: Mapping[str, Any] = {}

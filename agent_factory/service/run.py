@@ -371,8 +371,9 @@ class Run:
             run_id = run.reader or self.id
             if thread.run == run_id:
                 following, job = queue.following(connection, self.thread_id), read_job(run.payload)
-                if run.status == "running" and run.reader is None and isinstance(job, MessageJob):
-                    unread = job.messages
+                if run.reader is None and isinstance(job, MessageJob):
+                    # Of a run that has not begun, those of earlier runs.
+                    unread = job.messages if run.status == "running" else [*job.before]
                 if (goes_back or unread) and following is not None:
                     # Its message begins before this process could write: it does it itself.
                     job = read_job(following.payload)

@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from agent_factory import create_agent
 from agent_factory.middleware import ClientToolsMiddleware
 from agent_factory.service import Service
-from agent_factory.testing import ScriptedChatModel
+from agent_factory.testing import Reply, ScriptedChatModel
 from serve.accounts import SERVER as SERVER
 from serve.accounts import statuses
 from serve.agents import chat_service
@@ -231,6 +231,55 @@ def test_a_message_is_replaced_as_often_as_the_user_likes(url: str, service: Ser
     assert again[-1]["id"] != known[-1]["id"]
 
 
+def test_a_conversation_whose_text_a_guard_has_changed_is_not_edited(
+    url: str, service: Service
+) -> None:
+    asked, thread = user("Write to ann@example.com"), uuid4().hex
+    run(url, "guarded", body(asked, thread=thread))
+    answer = service.threads.state(thread).values["messages"][1]
+    known = {"id": answer.id, "role": "assistant", "content": answer.text}
+    shown = snapshot(run(url, "guarded", body(asked, known, user("More"), thread=thread)))
+    assert [one["content"] for one in shown[1:]] == [answer.text, "More", "You said: More"]
+    assert "ann@" not in shown[0]["content"]
+
+
+def test_a_copy_of_a_thread_is_cut(url: str, service: Service) -> None:
+    given = body(user("One"))
+    messages = snapshot(run(url, "echo", given))
+    copy = service.threads.copy(given["threadId"], tenant="acme").id
+    again = snapshot(run(url, "echo", body(messages[0], thread=copy)))
+    assert [one["content"] for one in again] == ["One", "You said: One"]
+    assert again[1]["id"] != messages[1]["id"]
+
+
+def test_a_message_whose_run_was_cancelled_is_sent_again(url: str, service: Service) -> None:
+    thread, asked = uuid4().hex, user("Hi")
+    first = snapshot(run(url, "echo", body(user("One"), thread=thread)))
+    message = HumanMessage("Hi", id=asked["id"])
+    later = service.submit(
+        "echo", thread=thread, message=message, message_id=asked["id"], tenant="acme", delay=60
+    )
+    later.cancel()
+    request = body(*first, asked, thread=thread)
+    shown = snapshot(run(url, "echo", request))
+    assert [one["content"] for one in shown[2:]] == ["Hi", "You said: Hi"]
+    assert snapshot(run(url, "echo", request)) == shown
+
+
+def test_an_earlier_message_is_asked_again_after_a_failure(url: str, service: Service) -> None:
+    def answer(messages: Any) -> Any:
+        text = messages[-1].text
+        return Reply(error=ValueError("no")) if text == "Fail" else f"You said: {text}"
+
+    service.add("fails_once", create_agent(ScriptedChatModel([answer] * 9)))
+    thread, asked = uuid4().hex, user("One")
+    first = snapshot(run(url, "fails_once", body(asked, thread=thread)))
+    failure = run(url, "fails_once", body(*first, user("Fail"), thread=thread))
+    assert types(failure)[-1] == "RUN_ERROR"
+    again = snapshot(run(url, "fails_once", body(asked, thread=thread)))
+    assert [one["content"] for one in again] == ["One", "You said: One"]
+
+
 def test_another_answer_after_a_tool_does_not_run_the_tool_again(
     url: str, service: Service
 ) -> None:
@@ -309,6 +358,32 @@ def test_interrupts_say_what_is_asked(url: str) -> None:
     assert refused(url, "desk", held)[0] == 409
     shown_again = run(url, "desk", {**given, "messages": snapshot(events), "runId": "other"})
     assert shown_again[-1]["outcome"] == events[-1]["outcome"]
+
+
+def approvals_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    decided = {"status": "resolved", "payload": {"approved": True}}
+    return [{"interruptId": one["id"], **decided} for one in events[-1]["outcome"]["interrupts"]]
+
+
+def test_a_message_beside_a_decision_waits_for_nothing_in_silence(
+    url: str, service: Service
+) -> None:
+    asked = body(user("refund refund"))
+    first, _ = approvals_of(run(url, "page", asked))
+    more = [*asked["messages"], user("Hello?")]
+    assert refused(url, "page", {**asked, "messages": more, "resume": [first]})[0] == 409
+    # A call of the client comes up only after the decision.
+    asked = body(user("refund clock"))
+    approvals = approvals_of(run(url, "page", asked))
+    more = [*asked["messages"], user("Hello?")]
+    events = run(url, "page", {**asked, "messages": more, "resume": approvals, "runId": "r2"})
+    (*_, call) = snapshot(events)[1]["toolCalls"]
+    result = {"id": "t", "role": "tool", "toolCallId": call["id"], "content": "Noon"}
+    request = body(*snapshot(events), result, thread=asked["threadId"])
+    run(url, "page", request)
+    until(lambda: service.threads.get(asked["threadId"]).status == "idle")
+    messages = service.threads.state(asked["threadId"]).values["messages"]
+    assert [message.text for message in messages][-2:] == ["Hello?", "You said: Hello?"]
 
 
 @each(

@@ -441,6 +441,15 @@ def test_responses_follow_each_other(client: openai.OpenAI, service: Service) ->
         client.responses.retrieve("resp_1")
 
 
+def test_a_response_after_an_earlier_one_does_not_wait_for_a_call(client: openai.OpenAI) -> None:
+    send: Any = partial(client.responses.create, model="page", timeout=30)
+    first = send(input="One")
+    asked = send(input="title", previous_response_id=first.id, tools=[flat(TITLE)])
+    assert asked.output[0].type == "function_call"
+    other = send(input="Three", previous_response_id=first.id)
+    assert other.output_text == "You said: Three"
+
+
 def test_a_response_in_the_background(client: openai.OpenAI, gate: Event) -> None:
     send: Any = partial(client.responses.create, model="echo", background=True)
     first, other = send(input="held"), send(input="held, too")

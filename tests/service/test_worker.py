@@ -378,6 +378,18 @@ def test_a_run_that_is_cancelled_before_its_first_checkpoint_keeps_its_message(
     assert run.status == "cancelled"
 
 
+def test_a_run_that_is_cancelled_in_the_queue_keeps_messages_of_earlier_runs(
+    service: Service,
+) -> None:
+    service.add("echo", create_agent(ScriptedChatModel(["Hello."])))
+    service.submit("echo", thread="t", message="One")
+    service.submit("echo", thread="t", message="Two", busy="interrupt").cancel()
+    run = service.submit("echo", thread="t", message="Three")
+    service.start()
+    messages = run.result(WAIT)["messages"]
+    assert [message.text for message in messages] == ["One", "Three", "Hello."]
+
+
 @paced(QUICK)
 def test_a_claim_without_answer_is_kept(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transaction has committed, and the connection broke before the process knew."""

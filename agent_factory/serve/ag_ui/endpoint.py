@@ -103,20 +103,29 @@ class _Answer:
         """
         body, exchange = self.body, self.exchange
         info = exchange.before.info
-        if not exchange.before.messages or body.resume or info is None or info.run is None:
+        if not exchange.before.messages or body.resume or info is None:
             return
-        last = exchange.service.run(info.run).info
+        last = None if info.run is None else exchange.service.run(info.run).info  # None of a copy
+        status = "done" if last is None else last.status
         # Else the client has lost the stream of a run: see `Exchange.repeat`.
-        has_seen = not comes_back and last.metadata.get(_RUN_ID) != body.run_id
-        edited, again = has_seen and last.status in ENDED, has_seen and last.status == "done"
+        has_seen = not comes_back and not (last and last.metadata.get(_RUN_ID) == body.run_id)
+        edited, again = has_seen and status in ENDED, has_seen and status == "done"
         messages, stored = body.messages, exchange.before.messages
         # A page shows an earlier version of an answer, which the thread has left.
         answer = answer_before(messages)
         if answer and answer not in map(id_of, stored) and exchange.return_to(answer):
             return
-        cut = cut_of(messages, stored, whole=whole, edited=edited, again=again)
-        if cut is not None:
+        flags = {"whole": whole, "edited": edited, "again": again}
+        if (cut := cut_of(messages, stored, self._as_stored, **flags)) is not None:
             exchange.go_back(cut)
+
+    def _as_stored(self, message: types.Message) -> str:
+        """The text of a message as guards of the agent leave it."""
+        messages = new_messages([message], ())
+        admit = getattr(self.exchange.service.agents[self.exchange.agent], "admit", None)
+        if admit is not None:
+            messages = admit({"messages": messages})[0]["messages"]
+        return str(messages[-1].text)
 
     def begin(self, busy: Busy | None) -> None:
         """Submit new messages, and carry out the answers to interrupts."""
@@ -129,7 +138,6 @@ class _Answer:
             raise HTTPException(422, f"forwardedProps must be an object, got {props!r:.100}.")
         self.new = new = new_messages(body.messages, before.messages)
         waits = before.waits
-        is_free = all(map(is_client_call, waits))
         decisions = result_decisions(waits, call_results(body.messages, before.messages))
         call_ids = {wait.call_id for wait in waits if wait.id in decisions}
         self.results = [
@@ -137,18 +145,19 @@ class _Answer:
             for message in body.messages
             if isinstance(message, types.ToolMessage) and message.tool_call_id in call_ids
         ]
-        if body.resume or decisions:
-            answers = {**decisions, **self._decisions()}
+        answers = {**decisions, **self._decisions()}
+        others = [wait for wait in waits if wait.id not in answers]
+        if new and others and (answers or not all(map(is_client_call, others))):
+            raise ThreadBusy(
+                f"thread {body.thread_id!r}",
+                "waits for an answer to its interrupts and calls, so the message was not taken.",
+                "Send resume, with an entry for each interrupt, and a result for each call.",
+            )
+        if answers:
             now = None if body.tools is None else settings
             exchange.decide(answers, settings=now, stream=self._modes)
             if not new:
                 return
-        elif new and not is_free:
-            raise ThreadBusy(
-                f"thread {body.thread_id!r}",
-                "waits for an answer to its interrupts, so the message was not taken.",
-                "Send resume, with an entry for each of them; the message may come with it.",
-            )
         if not body.messages and (before.info is None or before.info.run is None):
             return  # a page reads a thread that has not begun
         context = [entry.model_dump() for entry in body.context or ()]
@@ -157,7 +166,7 @@ class _Answer:
         options: dict[str, Any] = {
             "busy": "queue" if exchange.runs else busy,  # behind the run of the answer
             # A user who writes on does not wait for calls of the page.
-            "waiting": "interrupt" if waits and is_free else None,
+            "waiting": "interrupt" if others else None,
             "stream": self._modes,
             "context": props if props and takes_context else None,
             "config": {"configurable": configurable} if configurable else None,
@@ -168,6 +177,10 @@ class _Answer:
             # A message that is sent again elsewhere in the thread is another run.
             message_id = str(new[-1].id) if exchange.fork is None else body.run_id
             run = exchange.send(inputs, message_id=message_id, **options)
+            if run.status in ENDED and run.info.metadata.get(_RUN_ID) != body.run_id:
+                # An earlier run, whose message the thread has not, or has left.
+                exchange.runs.remove(run)
+                run = exchange.send(inputs, message_id=body.run_id, **options)
         else:
             # A client without its stream wants no other attempt.
             position = asked_again(body.messages, before.messages)

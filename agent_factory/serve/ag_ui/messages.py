@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ag_ui.core import types
@@ -60,6 +60,7 @@ def answer_before(messages: Sequence[types.Message]) -> str | None:
 def cut_of(
     messages: Sequence[types.Message],
     thread_messages: Sequence[BaseMessage],
+    as_stored: Callable[[types.Message], str],
     *,
     whole: bool,
     edited: bool,
@@ -71,6 +72,7 @@ def cut_of(
     messages of people count: clients write the turns of an agent in forms of their own.
 
     Args:
+        as_stored: Returns the text of a message as guards leave it, which the thread has.
         whole: Whether a client that has no message of the thread has taken out all of them.
         edited: Whether the last message may have another text than in the thread.
         again: Whether the last message wants another answer.
@@ -78,13 +80,16 @@ def cut_of(
     asked = {id_of(item): item for item in thread_messages if isinstance(item, HumanMessage)}
     sent = [message for message in messages if isinstance(message, types.UserMessage)]
     for message in sent if edited else sent[:-1]:
-        if message.id in asked and _text(message) != asked[message.id].text:
-            return asked[message.id].id
+        item = asked.get(message.id)
+        if item is not None and item.text not in (_text(message), as_stored(message)):
+            return item.id
     kept = [message.id for message in sent if message.id in asked]
     if len(kept) == len(sent):  # without a new message
-        position = asked_again(messages, thread_messages) if again else None
-        after_tools = thread_messages[position:] if position is not None else ()
-        return next((m.id for m in after_tools if not isinstance(m, ToolMessage)), None)
+        position = asked_again(messages, thread_messages)
+        rest = thread_messages[position:] if position is not None else ()
+        # A run that has failed or was cancelled goes on, unless an earlier message is asked.
+        again = again or (edited and any(isinstance(m, HumanMessage) for m in rest[1:]))
+        return next((m.id for m in rest if again and not isinstance(m, ToolMessage)), None)
     if not (kept or whole):
         return None
     # A client may leave out the beginning of a long conversation.

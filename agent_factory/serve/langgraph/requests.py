@@ -54,7 +54,6 @@ StreamMode = Literal[
 ]  # fmt: skip
 """Modes of streams, in the words of LangGraph's API."""
 
-
 Values = dict[str, object] | list[dict[str, object]] | None
 
 

@@ -52,7 +52,6 @@ _TEMPORARY = "temporary_thread"
 OWN_NOTES = (DIGEST, _TEMPORARY, CLIENT_RESPONSE_FORMAT)
 """Keys in the metadata of a run that are not of the client."""
 
-
 End = tuple[str, str | None, str]
 """The text of an answer, the words of a refusal, and the finish reason of chat completions."""
 
@@ -80,8 +79,6 @@ class Answer:
     """Whether the run goes on if the client goes away."""
     view: ThreadView = field(default_factory=ThreadView)
     """The thread, at last at the end."""
-    checkpoint: str | None = None
-    """The checkpoint after which the messages come; None for the last."""
 
     @property
     def thread(self) -> str:
@@ -132,8 +129,7 @@ class Answer:
         # A run that has not begun has no checkpoint: the messages come after it in any case.
         state = next((s for s in history if (s.metadata or {}).get("run_id") in ids), None)
         if state and state.config["configurable"]["checkpoint_id"] != exchange.before.checkpoint:
-            self.checkpoint = state.config["configurable"]["checkpoint_id"]
-            exchange.before = ThreadView(exchange.before.info, state.values, self.checkpoint)
+            exchange.fork_at(state)
 
     def _answer_calls(self, results: Sequence[tuple[Wait, object]], new: object) -> None:
         """Send results of calls of the client."""
@@ -176,7 +172,6 @@ class Answer:
                 # A user who writes on does not wait for calls of the client.
                 "waiting": "interrupt" if waits and not reviews else None,
                 "stream": {"messages"},
-                "checkpoint": self.checkpoint,
                 "config": {"configurable": choice} if self.settings else None,
                 "metadata": {**notes, **digest_of(self.settings)},
             }

@@ -107,10 +107,15 @@ def settings_of(service: Service, body: ChatRequest) -> dict[str, object]:
             raise Refused(name, f"Unknown parameter: {name!r}.", "unknown_parameter")
         text = f"{name} is not supported by this server: it changes the form of the answer."
         raise Refused(name, text)
-    tools, choice, format_ = tools_of(body), choice_of(body), format_of(body)
+    tools, choice = tools_of(body), choice_of(body)
+    kind = (body.response_format or {"type": "text"}).get("type")
+    formats = {"text": None, "json_object": _ANY_OBJECT, "json_schema": body.response_format}
+    if kind not in formats:
+        text = f"response_format.type must be {', '.join(map(repr, formats))}, got {kind!r}."
+        raise Refused("response_format", text)
     if body.model not in service.agents:
         raise no_model(body.model)
-    return client_settings(service.agents[body.model], body.model, tools, choice, format_)
+    return client_settings(service.agents[body.model], body.model, tools, choice, formats[kind])
 
 
 def tools_of(body: ChatRequest) -> list[dict[str, object]]:
@@ -153,23 +158,6 @@ def choice_of(body: ChatRequest) -> str | None:
     if not body.tools:
         raise Refused("tool_choice", "tool_choice is only allowed when tools are specified.")
     return name if name is not None else "required"
-
-
-def format_of(body: ChatRequest) -> Mapping[str, object] | None:
-    """The JSON schema of the answer; None for a text.
-
-    Raises:
-        Refused: The format is not of OpenAI's API.
-    """
-    kind = (body.response_format or {"type": "text"}).get("type")
-    if kind == "text":
-        return None
-    if kind == "json_object":
-        return _ANY_OBJECT
-    if kind == "json_schema":
-        return body.response_format
-    text = f'response_format.type must be "text", "json_object" or "json_schema", got {kind!r}.'
-    raise Refused("response_format", text)
 
 
 def messages_of(body: ChatRequest) -> list[BaseMessage]:
