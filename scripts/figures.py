@@ -122,7 +122,7 @@ GOALS_OF_LINES = {
     "review": (2844, 3622),
     "runtime": (5926, 6960),
     "serve": (10613, 12020),
-    "service": (10900, 12583),
+    "service": (10900, 12632),
     "state": (1476, 1625),
     "structured_output": (986, 1177),
     "telemetry": (832, 790),
