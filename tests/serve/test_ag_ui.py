@@ -379,8 +379,7 @@ def test_a_message_beside_a_decision_waits_for_nothing_in_silence(
     events = run(url, "page", {**asked, "messages": more, "resume": approvals, "runId": "r2"})
     (*_, call) = snapshot(events)[1]["toolCalls"]
     result = {"id": "t", "role": "tool", "toolCallId": call["id"], "content": "Noon"}
-    request = body(*snapshot(events), result, thread=asked["threadId"])
-    run(url, "page", request)
+    run(url, "page", body(*snapshot(events), result, thread=asked["threadId"]))
     until(lambda: service.threads.get(asked["threadId"]).status == "idle")
     messages = service.threads.state(asked["threadId"]).values["messages"]
     assert [message.text for message in messages][-2:] == ["Hello?", "You said: Hello?"]

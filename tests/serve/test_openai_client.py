@@ -592,6 +592,7 @@ def test_a_history_that_does_not_fit_is_refused(
         ("page", {"tools": [TITLE], "tool_choice": "any"}, "tool_choice", "must be"),
         ("page", {"tools": [TITLE], "tool_choice": SCROLL}, "tool_choice", "got 'scroll'"),
         ("page", {"response_format": {"type": "yaml"}}, "response_format", "got 'yaml'"),
+        ("page", {"response_format": {"type": []}}, "response_format", "got \\[\\]"),
         ("page", {"response_format": {"type": "json_schema"}}, "response_format", "JSON schema"),
         ("page", {"tools": [TITLE], "response_format": NAMED}, "response_format", "of a tool"),
         (

@@ -108,8 +108,8 @@ class Session:
         """End the run that a call has begun; a call that reads the answer of another ends none."""
         principal = self.request.state.principal
         # Where no form is shown, a call that waits has returned: it cannot be cancelled any more.
-        status = ["queued", "running", "waiting"][: 3 if self.id.startswith("forms") else 2]
-        active = {"tenant": principal.tenant, "status": status}
+        waiting = ["waiting"] if self.id.startswith("forms") else []
+        active = {"tenant": principal.tenant, "status": ["queued", "running", *waiting]}
         for summary in self.service.threads.search_runs(**active, limit=1000).runs:
             with suppress(NotFound):  # somebody has deleted the run
                 run = self.service.run(summary.id)

@@ -110,7 +110,7 @@ def settings_of(service: Service, body: ChatRequest) -> dict[str, object]:
     tools, choice = tools_of(body), choice_of(body)
     kind = (body.response_format or {"type": "text"}).get("type")
     formats = {"text": None, "json_object": _ANY_OBJECT, "json_schema": body.response_format}
-    if kind not in formats:
+    if not isinstance(kind, str) or kind not in formats:
         text = f"response_format.type must be {', '.join(map(repr, formats))}, got {kind!r}."
         raise Refused("response_format", text)
     if body.model not in service.agents:
