@@ -55,10 +55,10 @@ class AgentFactoryError(Exception):
         if code is not None:
             self.code = code
         self.subject = subject
-        # It often ends with the text of another exception, with or without a full stop.
-        self.reason = sentence(reason)
+        self.reason = reason
         self.hint = hint
-        super().__init__(f"[{self.code}] {subject}: {self.reason} {hint}".rstrip())
+        # A reason often ends with the text of another exception, with or without a full stop.
+        super().__init__(f"[{self.code}] {subject}: {sentence(reason)} {hint}".rstrip())
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors are sent between processes. By default unpickling would call __init__ with `args`,

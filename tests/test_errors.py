@@ -101,7 +101,6 @@ def test_a_reason_is_a_sentence_also_before_a_hint(reason: str, text: str) -> No
     assert str(TurnError("it", reason, "Write it.")) == f"[AF300] it: {text}"
     alone = TurnError("it", reason)
     assert f"{alone} Write it." == f"[AF300] it: {text}"
-    assert f"{alone.reason} Write it." == text
 
 
 def test_mistakes_of_a_build_arrive_together_and_one_as_itself() -> None:

@@ -137,16 +137,15 @@ class _Answer:
         if props is not None and not isinstance(props, Mapping):
             raise HTTPException(422, f"forwardedProps must be an object, got {props!r:.100}.")
         self.new = new = new_messages(body.messages, before.messages)
-        waits = before.waits
-        decisions = result_decisions(waits, call_results(body.messages, before.messages))
-        call_ids = {wait.call_id for wait in waits if wait.id in decisions}
+        decisions = result_decisions(before.waits, call_results(body.messages, before.messages))
+        call_ids = {wait.call_id for wait in before.waits if wait.id in decisions}
         self.results = [
             message
             for message in body.messages
             if isinstance(message, types.ToolMessage) and message.tool_call_id in call_ids
         ]
         answers = {**decisions, **self._decisions()}
-        others = [wait for wait in waits if wait.id not in answers]
+        others = [wait for wait in before.waits if wait.id not in answers]
         if new and others and (answers or not all(map(is_client_call, others))):
             raise ThreadBusy(
                 f"thread {body.thread_id!r}",
@@ -162,13 +161,12 @@ class _Answer:
             return  # a page reads a thread that has not begun
         context = [entry.model_dump() for entry in body.context or ()]
         configurable = {**({"ag_ui_context": context} if context else {}), **settings}
-        takes_context = graph.get_context_jsonschema() is not None
         options: dict[str, Any] = {
             "busy": "queue" if exchange.runs else busy,  # behind the run of the answer
             # A user who writes on does not wait for calls of the page.
             "waiting": "interrupt" if others else None,
             "stream": self._modes,
-            "context": props if props and takes_context else None,
+            "context": props if props and graph.get_context_jsonschema() else None,
             "config": {"configurable": configurable} if configurable else None,
             "metadata": {**digest_of(settings), _RUN_ID: body.run_id},
         }
