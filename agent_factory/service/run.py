@@ -372,8 +372,8 @@ class Run:
             if thread.run == run_id:
                 following, job = queue.following(connection, self.thread_id), read_job(run.payload)
                 if run.reader is None and isinstance(job, MessageJob):
-                    # Of a run that has not begun, those of earlier runs.
-                    unread = job.messages if run.status == "running" else [*job.before]
+                    # Of a run in the queue, those of earlier runs; a run that waits has read all.
+                    unread = {"running": job.messages, "queued": [*job.before]}.get(run.status, [])
                 if (goes_back or unread) and following is not None:
                     # Its message begins before this process could write: it does it itself.
                     job = read_job(following.payload)

@@ -294,7 +294,7 @@ def keep_messages(
 ) -> None:
     """Write the messages of a run that was cancelled before its first checkpoint.
 
-    A thread in the middle of a turn stays: the next message ends its calls first.
+    A thread in the middle of a turn stays as it is, without the messages.
 
     Args:
         unread: As `MessageJob.messages`.

@@ -38,7 +38,7 @@ from agent_factory.service.tables import limits, threads, workers
 from agent_factory.service.thread_queue import ThreadQueue
 from agent_factory.service.worker import Worker
 from agent_factory.testing import ScriptedChatModel
-from samples import AsyncHook, pay
+from samples import AsyncHook, call_of, pay
 from service.desk import status_of
 from service.paces import NEVER, QUICK, paced
 from service.stored import Tables, backend_of
@@ -388,6 +388,22 @@ def test_a_run_that_is_cancelled_in_the_queue_keeps_messages_of_earlier_runs(
     service.start()
     messages = run.result(WAIT)["messages"]
     assert [message.text for message in messages] == ["One", "Three", "Hello."]
+
+
+def test_a_review_that_is_cancelled_has_read_the_inputs_of_earlier_runs(service: Service) -> None:
+    state = TypedDict("state", {**get_type_hints(AgentState, include_extras=True), "note": str})  # type: ignore[misc]
+    model, review = ScriptedChatModel([[call_of("pay", euros=5)], "Hello."]), {"pay": True}
+    layers: Any = [HumanInTheLoopMiddleware(review)]
+    options: Any = {"state_schema": state, "middleware": layers, "checkpointer": InMemorySaver()}
+    service.add("desk", create_agent(model, [pay], **options), waiting="queue")
+    for note in ("first", "second"):
+        asked = {"messages": [HumanMessage(note)], "note": note}
+        run = service.submit("desk", thread="t", message=asked, busy="interrupt")
+    service.start()
+    until(lambda: run.status == "waiting")
+    later = service.submit("desk", thread="t", message="Three")
+    run.cancel()
+    assert later.result(WAIT)["note"] == "second"
 
 
 @paced(QUICK)
